@@ -15,6 +15,7 @@ from tasks.execution.batch_fates import BatchFates
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.dead_letter_writer import DeadLetterWriter
+from tasks.execution.handler_attempt import raise_if_ending
 from tasks.execution.message_resend import retry_batch
 from tasks.execution.outcome_actions import OutcomeActions
 from tasks.execution.retry_schedule import RetrySchedule
@@ -83,7 +84,7 @@ class DeliveryAdmission:
     dead_letters: DeadLetterWriter
     actions: OutcomeActions
     unique_guard: UniqueGuard
-    fail: Callable[[Delivery, Exception, BreakerGuard], None]
+    fail: Callable[[Delivery, BaseException, BreakerGuard], None]
     end_duplicate: Callable[[Delivery, str], None]
     begun: float = field(default_factory=time.time)
 
@@ -135,7 +136,9 @@ class DeliveryAdmission:
         except LedgerUnavailable as error:
             self.schedule.retry_in_celery(delivery, LEDGER_DELAY, str(error))
             return False
-        except Exception as error:
+        except BaseException as error:
+            # Also a SystemExit of the user's function: the message would be redelivered without end.
+            raise_if_ending(error)
             self.fail(delivery, error, guard)
             return False
         if claim.state in ("running", "replayed"):

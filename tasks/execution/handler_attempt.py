@@ -99,11 +99,9 @@ class HandlerAttempts:
 
     def _end_failed(self, error: BaseException, started: float) -> AttemptEnd:
         # Also SystemExit, GeneratorExit and MemoryError are its errors: Celery would acknowledge, or stop the worker.
-        if isinstance(error, WorkerShutdown | WorkerTerminate):
-            raise error
-        if self.is_ending:
+        if self.is_ending and not isinstance(error, WorkerShutdown | WorkerTerminate):
             self._last_will()
-        exit_if_told_to(error)
+        raise_if_ending(error)
         return AttemptEnd(time.monotonic() - started, error=error)
 
     @property
@@ -150,6 +148,17 @@ def exit_if_told_to(error: BaseException) -> None:
     """
     if terminate_handler_fired():
         raise error if isinstance(error, SystemExit) else SystemExit(os.EX_SOFTWARE)
+
+
+def raise_if_ending(error: BaseException) -> None:
+    """Raise an error of a function of the user's if it ends the worker or this process; else it is that function's own.
+
+    Raises:
+        WorkerShutdown, WorkerTerminate, SystemExit: the worker ends, or this process must.
+    """
+    if isinstance(error, WorkerShutdown | WorkerTerminate):
+        raise error
+    exit_if_told_to(error)
 
 
 def find_cause(error: BaseException) -> BaseException:

@@ -17,7 +17,7 @@ from lossless.worker.run_outcome import ComeBack
 from tasks import DeadLetter, StopConsuming, handler
 from tasks.declaration.unique_name import UniqueName
 from tasks.errors import DeadLettered
-from tasks.execution import batch_run, delivery_admission, outcome_actions
+from tasks.execution import batch_run, delivery_admission, handler_attempt, outcome_actions
 from tasks.execution.batch_fates import BatchFates
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.concurrent_run import ConcurrentAttempts
@@ -375,6 +375,35 @@ def test_a_name_that_cannot_be_found_fails_the_delivery_and_its_handler_does_not
     world.deliver(record(0, b"a"), record(1, b"b"))
     assert ran == []
     assert world.sent == [(4.0, [0, 1])]
+
+
+@pytest.mark.parametrize("to", [transfer, remit])
+def test_a_unique_by_that_ends_its_process_is_a_failure_and_a_dead_letter_in_the_end(
+    world: NamedWorld, monkeypatch, to: Any
+) -> None:
+    def find(message: Message) -> bytes | None:
+        if message.offset == 0:
+            raise SystemExit("no name")
+        return b"b"
+
+    monkeypatch.setattr(to, "find_unique_name", find)
+    world.deliver(record(0, b"a"), record(1, b"b"), to=to)
+    assert (ran, world.sent) == ([1], [(4.0, [0])])
+    (again,) = world.batches[0].deliveries
+    with pytest.raises(DeadLettered, match="exhausted: SystemExit: no name"):
+        world.deliver(again, to=to)
+    assert (ran, world.letters) == ([1], [(0, "exhausted")])
+
+
+def test_a_process_that_is_told_to_end_while_unique_by_runs_settles_nothing(world: NamedWorld, monkeypatch) -> None:
+    def find(message: Message) -> bytes:
+        monkeypatch.setattr(handler_attempt, "terminate_handler_fired", lambda: True)
+        raise SystemExit
+
+    monkeypatch.setattr(transfer, "find_unique_name", find)
+    with pytest.raises(SystemExit):
+        world.deliver(record(0, b"a"), record(1, b"b"))
+    assert (ran, world.sent, world.letters) == ([], [], [])
 
 
 def test_a_name_that_cannot_be_found_counts_as_a_failed_run(world: NamedWorld, monkeypatch) -> None:
