@@ -229,7 +229,7 @@ def _print_waits(console: Console, status: dict[str, Any]) -> None:
             oldest = "oldest delivery in flight for {seconds} s".format(**delivery)
             print_line(console, f"{delivery['topic']} {delivery['handler']}: {oldest}")
     for handler, how in status["policies"].items():
-        print_line(console, f"the policy of {handler} was changed: {how}", "yellow")
+        print_line(console, f"the policy of {handler} was {how}", "yellow")
 
 
 def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:

@@ -86,6 +86,15 @@ def test_the_size_of_batches_in_use_is_shown_with_its_reason():
     assert "charge: batches of 50: so many take 0.2 s\n  notify: batches of 1: given" in text(console)
 
 
+def test_a_changed_policy_is_told_in_one_sentence_with_who_changed_it_and_what_it_is_now():
+    console = printed(400)
+    policies = {"charge": "changed by ann at 2026-11-26T10:00:00+00:00: max_retries=4"}
+    status = {"group": "bridge", "problems": [], "topics": {}, "bridges": {}, "workers": {}}
+    print_status(console, {**status, **NOTHING, "policies": policies})
+    said = "the policy of charge was changed by ann at 2026-11-26T10:00:00+00:00: max_retries=4\n"
+    assert said in text(console)
+
+
 def found(**delivery: Any) -> list[dict[str, Any]]:
     record = {"topic": "orders", "partition": 0, "offset": 1, "timestamp": None, "key": None}
     known: dict[str, Any] = {
