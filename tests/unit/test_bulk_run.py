@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -185,6 +186,17 @@ def test_retry_later_puts_off_all_without_a_search_and_spends_no_retry(world):
     world.store(1, 2, 3, behaves=behaves)
     assert (len(calls), world.sent) == (1, [(7, [0, 1, 2])])
     assert [each.attempts.failed for each in world.batches[0].deliveries] == [0, 0, 0]
+
+
+def test_what_is_put_off_without_end_is_expired_by_give_up_after(world, monkeypatch):
+    monkeypatch.setattr(store, "policy", replace(store.policy, give_up_after=60))
+    begun = time.time()
+    world.store(1, 2, behaves=lambda values, messages: messages.later(0, 50))
+    assert (world.sent, world.letters) == ([(50, [0])], [])
+    monkeypatch.setattr(time, "time", lambda: begun + 51)
+    with pytest.raises(DeadLettered, match="expired"):
+        world.run_batch(world.batches[0], behaves=lambda values, messages: messages.later(0, 50))
+    assert world.letters == [(0, "expired")]
 
 
 def test_what_the_handler_asks_for_all_is_not_for_those_that_it_blamed(world):
