@@ -294,25 +294,16 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
     start, log = f"{topic}-{partition}-", make_log_identity(cluster, group, topic_id)
     deliveries = []
     for offset, timestamp, key, value, headers, more in parts:
-        runs = int(more.get("attempts", 0)) if more else 0
-        attempts = read_metadata_attempts(more) if more else NO_ATTEMPTS
-        message = Message(
-            topic,
-            partition,
-            offset,
-            key,
-            value,
-            headers,
-            timestamp,
-            runs + 1,
-            attempts,
-            work_of(f"{start}{offset}:{handler}", str(more["again"]))
-            if more and "again" in more
-            else f"{start}{offset}:{handler}",
-            log,
-        )
-        known = more or via is not None
-        deliveries.append(read_delivery(message, handler, runs, more, via) if known else Delivery(message, handler))
+        record = (topic, partition, offset, key, value, headers, timestamp)
+        work = f"{start}{offset}:{handler}"
+        if not more and not again:
+            deliveries.append(Delivery(Message(*record, 1, NO_ATTEMPTS, work, log), handler))
+            continue
+        runs = int(more.get("attempts", 0))
+        if "again" in more:
+            work = work_of(work, str(more["again"]))
+        message = Message(*record, runs + 1, read_metadata_attempts(more), work, log)
+        deliveries.append(read_delivery(message, handler, runs, more, via))
     if not deliveries:
         raise ValueError("it carries no message")
     if JOINED in data:

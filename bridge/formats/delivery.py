@@ -166,7 +166,9 @@ class Dead:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: it is made for each message, and a frozen class of so many fields takes eight times as long to make.
+# Nobody changes one all the same: `replace` makes another.
+@dataclass(slots=True, unsafe_hash=True)
 class Delivery:
     """One record for one handler.
 

@@ -5,7 +5,7 @@ counting, searching and comparing a million of them runs in C. duplicate_check.p
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 
@@ -97,6 +97,11 @@ def find_fate_runs(fates: bytes, wanted: Collection[Fate]) -> Iterator[range]:
     """Yield the indexes of each unbroken run of fates that are among `wanted`."""
     for match in _any_of(frozenset(wanted)).finditer(fates):
         yield range(*match.span())
+
+
+def choose_offsets(offsets: Sequence[int], fates: bytes, wanted: Collection[Fate]) -> set[int]:
+    """Return those of these offsets whose fates, one byte each, are among `wanted`."""
+    return {offsets[index] for run in find_fate_runs(fates, wanted) for index in run}
 
 
 @lru_cache(maxsize=64)

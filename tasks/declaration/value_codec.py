@@ -74,7 +74,9 @@ def apply_upgrade(function: Upgrade, value: Any) -> Any:
 
 
 Codec = type[bytes] | type[str] | Callable[[bytes], Any] | None
-_read_json = json.JSONDecoder().decode
+_read_json: Final = json.JSONDecoder().raw_decode
+#: The white space of JSON, around a value.
+_BLANKS: Final = " \t\n\r"
 Decode = Callable[[bytes | None], Any]
 #: Errors that no other value would fix (a schema registry that is down): the value is not at fault.
 NOT_ITS_FAULT: Final = (OSError, RetryLater, MemoryError)
@@ -218,9 +220,14 @@ def _as_json(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
 def _json(value: bytes) -> Any:
     """Return the value of JSON bytes, as `json.loads`, but faster for UTF-8."""
     try:
-        return _read_json(str(value, "utf-8"))
+        text = str(value, "utf-8").strip(_BLANKS)
+        found, end = _read_json(text)
+        if end == len(text):
+            return found
     except ValueError:
-        return json.loads(value)
+        pass
+    # It is in another encoding, or it is no JSON, and this says why.
+    return json.loads(value)
 
 
 def _utf8(value: bytes) -> str:

@@ -13,6 +13,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery import Batch, Message
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import RETRY_RECORD, Account, Fate, Ledger, Mark, is_to_skip
+from bridge.ledger.fate_rules import SETTLED, choose_offsets
 from bridge.ledger.handoff_times import note_waiting_retries
 from bridge.ledger.ledger_hook import read_found_fate
 from bridge.ledger.ledger_scripts import NameMark
@@ -59,7 +60,11 @@ class BatchFates:
     ) -> None:
         self._ledger = ledger
         replays = batch.via is not None and batch.via.topic == replay_topic
-        self._retried = {delivery.message.offset for delivery in batch.deliveries if delivery.retried(replays=replays)}
+        self._retried = (
+            set()
+            if batch.via is None
+            else {delivery.message.offset for delivery in batch.deliveries if delivery.retried(replays=replays)}
+        )
         self._again = {delivery.message.offset for delivery in batch.deliveries if delivery.again}
         self._account = Account(batch.handler, batch.topic, batch.topic_id, batch.partition)
         self._others = [Account(name, batch.topic, batch.topic_id, batch.partition) for name in other_names]
@@ -118,7 +123,7 @@ class BatchFates:
         """
         if self._ledger is None:
             return set()
-        in_flight = [offset for offset in offsets if self._is_in_flight(offset)]
+        in_flight = [offset for offset in offsets if self._is_in_flight(offset)] if self._bundled else []
         settled, elsewhere = self._looked_up(self._ledger, offsets)
         for offset, fate in elsewhere.items():
             if offset not in settled:
@@ -152,8 +157,8 @@ class BatchFates:
         names = self.accounts
         if self._own is None:
             here, *others = ledger.fates_of([(account, offsets) for account in names])
-            self.discarded.update(offset for offset, fate in zip(offsets, here, strict=True) if fate == Fate.DISCARDED)
-            return {offset for offset, fate in zip(offsets, here, strict=True) if is_to_skip(Fate(fate))}, {
+            self.discarded.update(choose_offsets(offsets, here, {Fate.DISCARDED}))
+            return choose_offsets(offsets, here, SETTLED), {
                 offset: Fate(fate)
                 for fates in others
                 for offset, fate in zip(offsets, fates, strict=True)

@@ -27,12 +27,15 @@ FOLDER: Final = "WORKER_PROGRESS_DIR"
 SIZE: Final = 65_536
 #: The number of offsets and the length of the task's id; the offsets begin at `_OFFSETS`, behind the id.
 _HEAD: Final = struct.Struct("<IH")
+_COUNT: Final = struct.Struct("<I")
 _OFFSET: Final = struct.Struct("<Q")
 #: The bit of an offset whose delivery was sent on; without it, it is done. Kafka's offsets do not reach it.
 _SENT: Final = 1 << 63
 #: The position of the running delivery's offset, which is stored plus one: zero if none runs, or several do.
 _RUNNING: Final = 1_016
 _OFFSETS: Final = 1_024
+#: The position of the last offset for which there is room.
+_LAST: Final = SIZE - _OFFSET.size
 
 
 class ProgressNotes:
@@ -45,14 +48,14 @@ class ProgressNotes:
     def __init__(self, notes: mmap | None, task_id: str) -> None:
         name = task_id.encode()
         self._notes = notes if len(name) <= _RUNNING - _HEAD.size else None
-        self._count = 0
+        #: The position of the next offset.
+        self._next = _OFFSETS
         if self._notes is not None:
             # Nothing of the task before may be read as this one's, however soon the process ends.
             _HEAD.pack_into(self._notes, 0, 0, 0)
             _OFFSET.pack_into(self._notes, _RUNNING, 0)
             self._notes[_HEAD.size : _HEAD.size + len(name)] = name
             _HEAD.pack_into(self._notes, 0, 0, len(name))
-            self._length = len(name)
 
     def running(self, offset: int | None) -> None:
         """Note that a delivery is about to run: a loss of the process from now on is charged to it.
@@ -72,12 +75,11 @@ class ProgressNotes:
         self._add(offset | _SENT)
 
     def _add(self, offset: int) -> None:
-        at = _OFFSETS + self._count * _OFFSET.size
-        if self._notes is None or at + _OFFSET.size > SIZE:
+        if self._notes is None or self._next > _LAST:
             return
-        _OFFSET.pack_into(self._notes, at, offset)
-        self._count += 1
-        _HEAD.pack_into(self._notes, 0, self._count, self._length)
+        _OFFSET.pack_into(self._notes, self._next, offset)
+        self._next += _OFFSET.size
+        _COUNT.pack_into(self._notes, 0, (self._next - _OFFSETS) // _OFFSET.size)
 
 
 def make_notes_folder() -> None:

@@ -149,8 +149,9 @@ class BatchRun:
         unsettled = find_unsettled(self._task, self._batch, self._fates, self._settlement, self._state)
         todo = process_loss.count_worker_losses(unsettled, self._headers)
         note_no_run(str(self._task.request.id), "" if todo else self._why_none_runs())
-        for delivery in todo:
-            self._state.update(delivery)
+        if len(todo) == 1:
+            # It may have been charged with losses.
+            self._state.update(todo[0])
         if delivery_cost.follows_new_loss(self._headers):
             self._telemetry.count_lost_process()
         # After the loss of a process or a whole worker the deliveries run apart from each other.
@@ -250,13 +251,15 @@ class BatchRun:
 
     def _run_in_turn(self, todo: list[Delivery]) -> None:
         prepare, admit = self._admission.prepare, partial(self._admission.admit, guard=self._breaker_guard)
+        check_lease, check_halt = self._lease.check, self._halt_guard.check
         now = time.monotonic()
         until = now + self._task.batch_seconds
         for number, delivery in enumerate(todo):
             if number and now > until:
                 self._schedule.put_back(todo[number:])
                 return
-            self._check()
+            check_lease()
+            check_halt()
             try:
                 self._state.note_start(delivery)
                 if (admitted := prepare(delivery, admit)) is not None:
@@ -274,16 +277,17 @@ class BatchRun:
     def _take_end(self, admitted: AdmittedDelivery, ended: AttemptEnd) -> None:
         """Settle a delivery whose handler has ended."""
         delivery, guard = admitted
-        self._telemetry.count_run(ended.seconds, succeeded=ended.error is None)
-        if isinstance(ended.error, SoftTimeLimitExceeded):
-            self._telemetry.note_overrun()
-        if ended.error is None:
+        error = ended.error
+        self._telemetry.count_run(ended.seconds, succeeded=error is None)
+        if error is None:
             self._result = ended.returned
             guard.note_success()
             self._actions.finish(delivery)
-        else:
-            self._lease.check()
-            self._fail(delivery, ended.error, guard)
+            return
+        if isinstance(error, SoftTimeLimitExceeded):
+            self._telemetry.note_overrun()
+        self._lease.check()
+        self._fail(delivery, error, guard)
 
     def _fail(self, delivery: Delivery, error: BaseException, guard: BreakerGuard) -> None:
         """Decide on a failed delivery, and act."""

@@ -44,8 +44,8 @@ class BatchTelemetry:
         self._runs.ended("done" if succeeded else "failed", seconds)
         if self._finds_concurrency:
             self._ran = HandlerTime(self._ran.runs + 1, self._ran.seconds + seconds)
-        if self._is_automatic:
-            delivery_cost.note_slow_run(self._ledger, self._handler, seconds)
+        if seconds >= delivery_cost.SLOW and self._is_automatic:
+            delivery_cost.note_slow_run(self._ledger, self._handler)
 
     def count_retry(self, reason: str) -> None:
         """Count a delivery that runs later."""

@@ -63,6 +63,9 @@ class BreakerGuard:
         breakers: `None` without a Redis for them: then all may run, and nothing is reported.
         gates: calls a function with the broker's gates, if it has any.
         limit: seconds after which a run is ended; until then no second trial request is made.
+
+    Attributes:
+        is_used: whether there is a breaker that may refuse deliveries.
     """
 
     _of_group: ClassVar[dict[tuple[int, str], CircuitBreakers | None]] = {}
@@ -77,6 +80,7 @@ class BreakerGuard:
         limit: float | None = None,
     ) -> None:
         self._breaker, self._group, self._breakers, self._gates = breaker, group, breakers, gates
+        self.is_used = breaker is not None
         self._limit = limit or 0.0
         self._trial, self._admitted_at = "", 0.0
         self._first_failed_at: int | None = None

@@ -5,6 +5,7 @@ bridge/ledger/duplicate_check.py decides which are skipped.
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bridge.errors import LedgerUnavailable
@@ -38,7 +39,7 @@ def find_unsettled(
     Raises:
         Retry: the ledger does not answer; the message was sent again.
     """
-    deliveries = sorted(batch.deliveries, key=lambda delivery: delivery.message.offset)
+    deliveries = sorted(batch.deliveries, key=attrgetter("message.offset"))
     predecessors = sorted({delivery.after for delivery in deliveries if delivery.after is not None})
     if not predecessors and settlement.is_new(deliveries[0], task.request.properties):
         return deliveries
@@ -48,6 +49,8 @@ def find_unsettled(
         settled = fates.settled([delivery.message.offset for delivery in deliveries])
     except LedgerUnavailable as error:
         retry_batch(task, batch, LEDGER_DELAY, str(error), ran=False)
+    if not settled:
+        return deliveries
     for delivery in deliveries:
         if delivery.message.offset in settled:
             discarded = delivery.message.offset in fates.discarded
@@ -64,7 +67,7 @@ class AdmittedDelivery(NamedTuple):
     guard: BreakerGuard
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class DeliveryAdmission:
     """The admission of one batch's deliveries.
 
@@ -121,13 +124,16 @@ class DeliveryAdmission:
 
     def admit(self, delivery: Delivery, guard: BreakerGuard) -> AdmittedDelivery | None:
         """Return a delivery whose handler must run, if its circuit breaker admits it; else put it off."""
-        delivery = guard.report_overrun(delivery, self.headers)
+        if guard.is_used:
+            delivery = guard.report_overrun(delivery, self.headers)
         if self.unique_guard.is_used and not self._claim_name(delivery, guard):
             return None
-        if guard.admits():
-            return AdmittedDelivery(begin_anew(guard.forgive(delivery)), guard)
-        self.actions.wait_for_breaker(delivery)
-        return None
+        if guard.is_used:
+            if not guard.admits():
+                self.actions.wait_for_breaker(delivery)
+                return None
+            delivery = guard.forgive(delivery)
+        return AdmittedDelivery(begin_anew(delivery), guard)
 
     def _claim_name(self, delivery: Delivery, guard: BreakerGuard) -> bool:
         """Return whether a delivery may run; if not, it waits for another record with its name, or is its duplicate."""

@@ -55,6 +55,7 @@ class HaltGuard:
     def __init__(self, app: Celery, batch: Batch, control: DecisionCache) -> None:
         self._app, self._control = app, control
         self._topic, self._group = batch.topic, batch.group
+        self._key = halt_key(batch.topic)
 
     @classmethod
     def for_batch(cls, app: Celery, batch: Batch) -> "HaltGuard":
@@ -72,7 +73,9 @@ class HaltGuard:
         Raises:
             TopicHalted: it must not.
         """
-        if self._control.halt(self._topic) is None or (halt := self._control.halt(self._topic, anew=True)) is None:
+        if self._control.find_in_force(self._key) is None:
+            return
+        if (halt := self._control.halt(self._topic, anew=True)) is None:
             return
         # The message was taken before the gate was shut; or Redis was wiped, and all gates are open.
         with_gates(self._app, lambda gates: self._shut_while_halted(gates, halt))
@@ -85,7 +88,7 @@ class HaltGuard:
             NotDecided: neither Kafka nor Redis has taken it.
         """
         chosen = settings.load(self._app, os.environ).of_group(self._group)
-        key, by = halt_key(self._topic), f"{delivery.handler} on {socket.gethostname()}"
+        key, by = self._key, f"{delivery.handler} on {socket.gethostname()}"
         known = read_standing_decisions(chosen, self._control.mirror).get(key)
         why = _why(failure, error)
         decision = known

@@ -48,7 +48,7 @@ class HandlerAttempts:
     """
 
     def __init__(self, task: MessageTask[..., Any], batch: Batch, last_will: Callable[[], None]) -> None:
-        self._task, self._batch, self._last_will = task, str(batch), last_will
+        self._task, self._batch, self._last_will = task, batch, last_will
         self._run = HandlerRun(task, group=batch.group)
         self._limits = TimeLimits.from_request(task)
         self._watchdog = find_watchdog() if any(self._limits) else None
@@ -63,7 +63,11 @@ class HandlerAttempts:
         run.begin(delivery.attempts.failed)
         try:
             with run:
-                returned = self._within_limits(lambda: self._task.call(delivery.message))
+                returned = (
+                    self._task.call(delivery.message)
+                    if self._watchdog is None
+                    else self._within_limits(lambda: self._task.call(delivery.message))
+                )
             return AttemptEnd(time.monotonic() - started, returned, run.asked)
         except BaseException as error:
             return self.end_of_error(delivery, error, started)

@@ -29,7 +29,7 @@ from tasks.policy.failure_decision import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class OutcomeActions:
     """The actions on the outcomes of one batch's attempts, each delivery's by itself."""
 

@@ -93,10 +93,12 @@ class Settlement:
         Raises:
             LedgerUnavailable: the ledger did not take the mark; it stays in `find_unconfirmed`.
         """
-        if self._bundled and self._fates.bundle_done(delivery.message.offset):
-            self._ended.add(delivery.message.offset)
-        else:
-            self._mark(delivery, Fate.DONE)
+        offset = delivery.message.offset
+        is_bundled = self._bundled and self._fates.bundle_done(offset)
+        # First: until the ledger has the mark, it travels with the message.
+        self._ended.add(offset)
+        if not is_bundled:
+            self._fates.done(offset, now=self._at_once)
 
     def done_all(self, deliveries: Sequence[Delivery]) -> None:
         """Mark deliveries whose handler's work is committed, in one step.

@@ -73,11 +73,11 @@ class DecisionCache:
         """
         if anew:
             self.forget()
-        return self._of(halt_key(topic))
+        return self.find_in_force(halt_key(topic))
 
     def policy(self, handler: str) -> Mapping[str, Any] | None:
         """Return the run-time changes of a handler's policy; `None`: there are none. Never raises."""
-        found = self._of(policy_key(handler))
+        found = self.find_in_force(policy_key(handler))
         return None if found is None else found.data
 
     def learn(self, decision: GroupDecision) -> None:
@@ -90,7 +90,8 @@ class DecisionCache:
         """Ask Redis at the next call."""
         self._ask_at = float("-inf")
 
-    def _of(self, key: str) -> GroupDecision | None:
+    def find_in_force(self, key: str) -> GroupDecision | None:
+        """Return the decision with this key; `None`: there is none, or it was taken back. Never raises."""
         if self._clock() >= self._ask_at:
             self._ask()
         found = self._known.get(key)

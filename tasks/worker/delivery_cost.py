@@ -107,9 +107,9 @@ def note_lost_process(ledger: Ledger | None, handler: str) -> None:
         _try_report(_own_costs(), ledger, handler, DeliveryCost(), lost=True)
 
 
-def note_slow_run(ledger: Ledger | None, handler: str, seconds: float) -> None:
-    """Note that a handler's run took so long, if that is slow; the first in a process also pays for imports."""
-    if ledger is None or seconds < SLOW:
+def note_slow_run(ledger: Ledger | None, handler: str) -> None:
+    """Note that a handler's run was slow (`SLOW`); the first in a process also pays for imports."""
+    if ledger is None:
         return
     untold = _own_costs()
     if handler in untold.warm:

@@ -2,10 +2,11 @@
 
 import json
 import logging
+import sys
 import time
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from celery.app.trace import LOG_SUCCESS
@@ -228,6 +229,32 @@ def test_one_that_fails_leaves_its_batch_and_its_neighbours_are_done(world: Worl
     assert world.run(1, -2, 3) == "2 done, 1 again; again: orders-0-1"
     assert world.book.fates == {0: Fate.DONE, 2: Fate.DONE}
     assert world.sent == [(4, [1])]
+
+
+def test_a_message_of_a_batch_costs_few_calls(world: World) -> None:
+    """No option that a handler leaves alone adds to them: a microsecond a message is 2 % of the throughput."""
+    calls = 0
+
+    def count(_: Any, event: str, __: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    def run(number: int) -> int:
+        nonlocal calls
+        world.book.fates.clear()
+        header, task = to_header(world.made(*range(1, number + 1))), cast("Any", charge)
+        task.push_request(headers={HEADER: header}, called_directly=False, delivery_info={}, id="x")
+        calls = 0
+        sys.setprofile(count)
+        try:
+            batch_run.run_batch(task, header)
+        finally:
+            sys.setprofile(None)
+            task.pop_request()
+        return calls
+
+    run(1)
+    assert (run(50) - run(25)) / 25 < 61
 
 
 def test_those_that_are_due_together_are_retried_together(world: World) -> None:

@@ -310,7 +310,10 @@ def test_a_record_that_a_person_runs_again_runs_though_its_name_is_done(world: N
 
 
 def test_while_an_open_breaker_holds_it_back_it_has_no_name(world: NamedWorld, monkeypatch) -> None:
-    monkeypatch.setattr(BreakerGuard, "admits", lambda self: False)
+    open_breaker = BreakerGuard(None, "", None, lambda _: None)
+    open_breaker.is_used = True
+    monkeypatch.setattr(open_breaker, "admits", lambda: False)
+    monkeypatch.setattr(BreakerGuard, "for_task", lambda task, group: open_breaker)
     world.deliver(record(0, b"a"), record(1, b"b"))
     assert (ran, world.ledger.names) == ([], {})
     # A duplicate needs no dependency.
