@@ -137,5 +137,6 @@ def _create_missing(admin: AdminClient, wanted: list[ManagedTopic]) -> set[str]:
     beside = [ours for ours in wanted if ours.source in sources and ours.kind is not TopicKind.SOURCE]
     made |= {*create_topics(admin, [ours for ours in beside if ours.name not in known], sources)}
     there = [ours for ours in beside if ours.name in sources]
-    add_partitions(admin, [o for o in there if sources[o.name].partitions < sources[o.source].partitions], sources)
+    small = [ours for ours in there if sources[ours.name].partitions < ours.shape(sources[ours.source]).partitions]
+    add_partitions(admin, small, sources)
     return made

@@ -70,12 +70,14 @@ class ManagedTopic:
     Attributes:
         source: the topic whose records it takes.
         delay: seconds that records wait there; `None` if they do not wait.
+        most_partitions: the most partitions that the bridge gives it; `None` for as many as its source has.
     """
 
     name: str
     kind: TopicKind
     source: str
     delay: int | None = None
+    most_partitions: int | None = None
 
     @property
     def retention_ms(self) -> int:
@@ -95,8 +97,10 @@ class ManagedTopic:
         return str(self.kind)
 
     def shape(self, source: TopicShape) -> TopicShape:
-        """Return the partitions and replicas to create it with: those of its source."""
-        return source
+        """Return the partitions and replicas to create it with: those of its source, or fewer partitions."""
+        if self.most_partitions is None:
+            return source
+        return source._replace(partitions=min(source.partitions, self.most_partitions))
 
     def config(self, limits: SourceLimits) -> dict[str, str]:
         """Return the configuration to create it with: no broker default may lose a record."""
@@ -213,10 +217,12 @@ def _control(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str], s
 
 
 def _cut(ours: ManagedTopic, shape: TopicShape, source: TopicShape) -> Iterator[str]:
-    if shape.partitions < source.partitions:
+    wanted = ours.shape(source).partitions
+    if shape.partitions < wanted:
+        few = "" if wanted == source.partitions else f", of which it needs {wanted} (kafka_retry_partitions)"
         yield (
             f"topic {ours.name!r} has {format_count(shape.partitions, 'partition')}, and {ours.source!r} has "
-            f"{source.partitions}: "
+            f"{source.partitions}{few}: "
             "fewer bridges can share it. `bridge topics --create` adds the missing ones."
         )
     if shape.replicas < source.replicas:
@@ -297,11 +303,23 @@ def list_topics_beside(settings: Settings, topic: str, delays: Iterable[int]) ->
     names = TopicNames.from_settings(settings)
     return [
         *(make_retry_topic(settings, topic, delay) for delay in delays),
-        ManagedTopic(names.replay(topic), TopicKind.REPLAY, topic),
-        ManagedTopic(names.dead_letters(topic), TopicKind.DEAD_LETTERS, topic),
+        make_topic_beside(settings, names.replay(topic), TopicKind.REPLAY, topic),
+        make_topic_beside(settings, names.dead_letters(topic), TopicKind.DEAD_LETTERS, topic),
     ]
 
 
 def make_retry_topic(settings: Settings, topic: str, delay: int) -> ManagedTopic:
     """Return the retry topic of a source topic with this delay."""
-    return ManagedTopic(TopicNames.from_settings(settings).retry(topic, delay), TopicKind.RETRY, topic, delay)
+    name = TopicNames.from_settings(settings).retry(topic, delay)
+    return make_topic_beside(settings, name, TopicKind.RETRY, topic, delay)
+
+
+def make_topic_beside(
+    settings: Settings, name: str, kind: TopicKind, source: str, delay: int | None = None
+) -> ManagedTopic:
+    """Return the topic of this name for retries, replays or dead letters of a source.
+
+    Beside a source without order it has `kafka_retry_partitions` at most: each costs the bridges, used or not.
+    """
+    most = None if settings.topic(source).order else settings.file.kafka_retry_partitions
+    return ManagedTopic(name, kind, source, delay, most)

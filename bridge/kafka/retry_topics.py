@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
 from bridge.kafka.clients import AdminClient, admin_client
-from bridge.kafka.managed_topic import ManagedTopic, TopicKind, TopicShape, find_retention_fault
+from bridge.kafka.managed_topic import ManagedTopic, TopicShape, find_retention_fault, make_retry_topic
 from bridge.kafka.topic_admin import create_topics, read_cluster, read_topic_configs
-from bridge.kafka.topic_names import TopicNames, topic_fault
+from bridge.kafka.topic_names import topic_fault
 from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -110,8 +110,7 @@ class RetryTopics:
         self._known_at = float("-inf")
 
     def _ours(self, source: str, delay: int, group: str) -> ManagedTopic:
-        name = TopicNames.from_settings(self._settings.of_group(group)).retry(source, delay)
-        return ManagedTopic(name, TopicKind.RETRY, source, delay)
+        return make_retry_topic(self._settings.of_group(group), source, delay)
 
     def _know(self) -> None:
         if self._clock() - self._known_at < KNOWN_FOR:
@@ -147,7 +146,7 @@ class RetryTopics:
         if not create_topics(self._admin, [ours], {ours.source: source}):
             self._refused[ours.name] = self._clock()
             return False
-        self._known[ours.name] = source
+        self._known[ours.name] = ours.shape(source)
         # Another process may have created it with other partitions: check soon.
         self._known_at = self._clock() - KNOWN_FOR + NEW_FOR
         return True

@@ -148,7 +148,7 @@ def create_control_topic(admin: AdminClient, name: str, sources: Mapping[str, To
 
 
 def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: Mapping[str, TopicShape]) -> None:
-    """Give topics as many partitions as their sources have; refusals are logged and left to a person."""
+    """Give topics the partitions that they need beside their sources; refusals are logged and left to a person."""
     grown = list(wanted)
     added = {ours.name: ours.shape(sources[ours.source]).partitions for ours in grown}
     answers: dict[str, KafkaError | None] = {}
@@ -158,7 +158,7 @@ def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: 
         answers |= {name: _refusal(future) for name, future in asked.items()}
     for name, why in answers.items():
         if why is None:
-            logger.info("topic %r has %s now, as its source.", name, format_count(added[name], "partition"))
+            logger.info("topic %r has %s now.", name, format_count(added[name], "partition"))
         else:
             logger.error("topic %r could not be given %d partitions: %s.", name, added[name], explain_error(why))
 
@@ -214,7 +214,7 @@ def _new_topic(ours: ManagedTopic, source: TopicShape, limits: SourceLimits) -> 
 
 
 def _count_replicas(wanted: Iterable[ManagedTopic], sources: Mapping[str, TopicShape]) -> list[int]:
-    """Return how many replicas of partitions each topic has, as its source."""
+    """Return how many replicas of partitions each topic is to have."""
     shapes = [ours.shape(sources[ours.source]) for ours in wanted]
     return [shape.partitions * shape.replicas for shape in shapes]
 

@@ -252,7 +252,7 @@ class TopicCatalog:
         return told
 
     def _make(self, wanted: Collection[ManagedTopic], known: Mapping[str, Any]) -> None:
-        """Create missing topics, and add partitions to those with fewer than their source."""
+        """Create missing topics, and add partitions to those with fewer than they need."""
         missing = [ours for ours in wanted if ours.name not in known]
         if self.cluster.startswith(MOCK):
             log_made_on_first_use([ours.name for ours in missing])
@@ -271,7 +271,8 @@ class TopicCatalog:
                 "; ".join(dict.fromkeys(ours.without for ours in refused)),
             )
         there = [ours for ours in wanted if ours.name in known and known[ours.name].error is None]
-        small = [ours for ours in there if len(known[ours.name].partitions) < sources[ours.source].partitions]
+        wanted_counts = {ours.name: ours.shape(sources[ours.source]).partitions for ours in there}
+        small = [ours for ours in there if len(known[ours.name].partitions) < wanted_counts[ours.name]]
         add_partitions(self._admin, small, sources)
 
     def _look_at_retention(self, wanted: Collection[ManagedTopic]) -> None:

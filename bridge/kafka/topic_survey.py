@@ -23,6 +23,7 @@ from bridge.kafka.managed_topic import (
     list_needed_tiers,
     list_needed_topics,
     make_retry_topic,
+    make_topic_beside,
 )
 from bridge.kafka.partition_offsets import read_extents
 from bridge.kafka.topic_admin import read_cluster, read_source_limits, read_topic_configs
@@ -142,9 +143,8 @@ def list_group_topics(
         tiers_of = {
             make_retry_topic(settings, topic, delay): delay for delay in list_needed_tiers(settings, routes, topic)
         }
-        for ours in sorted(
-            {*tiers_of, *(ManagedTopic(n, TopicKind.RETRY, topic, d) for n, d in there.items())}, key=_by_delay
-        ):
+        existing = (make_topic_beside(settings, n, TopicKind.RETRY, topic, d) for n, d in there.items())
+        for ours in sorted({*tiers_of, *existing}, key=_by_delay):
             yield ours, "needed" if ours in tiers_of else _use(settings, routes, ours)
         yield from ((ours, "needed") for ours in others[topic])
     yield ManagedTopic(names.control, TopicKind.CONTROL, ""), "needed"
@@ -185,7 +185,7 @@ def _left_over(
     ours = {name for name in ours if name not in consumed and sources[name] not in consumed}
     of_gone = DerivedTopics(TopicNames.from_settings(settings), {sources[name] for name in ours}).find_derived(ours)
     for name, each in sorted(of_gone.items()):
-        yield ManagedTopic(name, TopicKind.RETRY, each.source, each.delay), "abandoned"
+        yield make_topic_beside(settings, name, TopicKind.RETRY, each.source, each.delay), "abandoned"
 
 
 def list_waiting_topics(surveyed: Iterable[SurveyedTopic]) -> list[str]:

@@ -38,6 +38,8 @@ class FileSettings(BaseModel):
         kafka_park_after: seconds; longer waits go through a retry topic.
         kafka_retry_tiers: seconds, ascending: the delays of retry topics; a wait goes to the next one that is long
             enough.
+        kafka_retry_partitions: the most partitions of retry, replay and dead-letter topics beside a source without
+            order; `None` for as many as the source has, as beside one with order.
         kafka_create_topics: whether missing retry, replay and dead-letter topics are created.
         kafka_retry_topic, kafka_replay_topic, kafka_dead_letter_topic: patterns of their names.
         kafka_control_topic: pattern of the control topic's name, which holds the group's decisions (halts, policies).
@@ -64,6 +66,7 @@ class FileSettings(BaseModel):
     kafka_topics: dict[str, TopicSettings] = Field(default_factory=dict)
     kafka_park_after: float = Field(default=60, gt=0)
     kafka_retry_tiers: tuple[int, ...] = (60, 120, 300, 600, 1800, 3600, 21_600, 86_400)
+    kafka_retry_partitions: int | None = Field(default=4, gt=0)
     kafka_create_topics: bool = True
     kafka_retry_topic: str = "{topic}.retry.{delay}"
     kafka_replay_topic: str = "{topic}.replay"

@@ -203,7 +203,7 @@ def test_a_source_that_got_more_partitions_has_as_many_beside_it_after_the_next_
     grown.result(30)
     problem = eventually(lambda: listed(stack, code=1)["orders.replay"]["problem"])
     assert "has 1 partition, and" in problem
-    stack.bridge().says(f"topic '{stack.topic('orders.replay')}' has 3 partitions now, as its source.")
+    stack.bridge().says(f"topic '{stack.topic('orders.replay')}' has 3 partitions now.")
     assert listed(stack, "--create", code=0)["orders.replay"]["partitions"] == 3
 
 

@@ -1,5 +1,8 @@
 """How a topic of ours must be, and what is said of one that is otherwise."""
 
+from dataclasses import replace
+from typing import Literal
+
 import pytest
 
 from bridge.kafka.managed_topic import (
@@ -12,7 +15,9 @@ from bridge.kafka.managed_topic import (
     count_replicas,
     find_retention_fault,
     find_topic_faults,
+    list_topics_beside,
 )
+from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
 
 RETRY = ManagedTopic("orders.retry.1h", TopicKind.RETRY, "orders", 3_600)
 REPLAY = ManagedTopic("orders.replay", TopicKind.REPLAY, "orders")
@@ -63,6 +68,33 @@ def test_what_is_wrong_is_said_with_what_to_do(
     (found,) = find_topic_faults(ours, shape, config, SOURCE, LIMITS)
     assert f"topic {ours.name!r}" in found
     assert said in found
+
+
+@pytest.mark.parametrize(("most", "source", "made"), [(None, 64, 64), (4, 64, 4), (4, 3, 3), (1, 64, 1)])
+def test_a_topic_is_made_with_few_partitions_and_never_more_than_its_source(most: int | None, source: int, made: int):
+    ours = replace(RETRY, most_partitions=most)
+    assert ours.shape(TopicShape(source, 3)) == TopicShape(made, 3)
+
+
+def test_a_topic_with_more_partitions_than_it_would_be_made_with_is_no_problem():
+    few = replace(RETRY, most_partitions=4)
+    assert find_topic_faults(few, SOURCE, {}, SOURCE, LIMITS) == []
+    assert find_topic_faults(few, TopicShape(4, 3), {}, SOURCE, LIMITS) == []
+    (said,) = find_topic_faults(few, TopicShape(2, 3), {}, SOURCE, LIMITS)
+    assert "has 2 partitions, and 'orders' has 6, of which it needs 4 (kafka_retry_partitions)" in said
+
+
+@pytest.mark.parametrize("order", ["key", "partition", None])
+@pytest.mark.parametrize("most", [2, None])
+def test_a_topic_that_becomes_ordered_wants_its_sources_partitions_beside_it(
+    order: Literal["key", "partition"] | None, most: int | None
+):
+    topics = {"orders": TopicSettings(commit="completion", order=order)}
+    settings = Settings(FileSettings(kafka_topics=topics, kafka_retry_partitions=most), EnvironmentSettings(), "", {})
+    for ours in list_topics_beside(settings, "orders", [300]):
+        few = most is not None and order is None
+        assert ours.shape(SOURCE).partitions == (2 if few else 6)
+        assert len(find_topic_faults(ours, TopicShape(2, 3), {}, SOURCE, LIMITS)) == (0 if few else 1)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def over(kafka: Kafka, monkeypatch: pytest.MonkeyPatch, **chosen: Any) -> RetryT
 
 def test_a_missing_topic_is_made_when_it_is_needed_with_its_sources_partitions(monkeypatch):
     kafka = Kafka(orders=6)
-    topics = over(kafka, monkeypatch)
+    topics = over(kafka, monkeypatch, kafka_retry_partitions=None)
     assert topics.usable("orders", (300, 60), "g") == (60, 300)
     assert kafka.made == []
     assert topics.ready("orders", 300, "g") == "orders.retry.5m"
@@ -70,6 +70,22 @@ def test_a_missing_topic_is_made_when_it_is_needed_with_its_sources_partitions(m
     assert [topics.partition("orders.retry.5m", number) for number in (0, 5, 7)] == [0, 5, 1]
     assert topics.ready("orders", 300, "g") == "orders.retry.5m"
     assert (len(kafka.made), kafka.asked) == (1, 1)
+
+
+def test_beside_a_source_of_many_partitions_a_few_take_the_retries_of_all(monkeypatch):
+    kafka = Kafka(orders=64)
+    topics = over(kafka, monkeypatch)
+    assert topics.ready("orders", 300, "g") == "orders.retry.5m"
+    assert kafka.made[0].num_partitions == 4
+    assert [topics.partition("orders.retry.5m", number) for number in (0, 5, 63)] == [0, 1, 3]
+
+
+def test_beside_an_ordered_source_a_retry_topic_has_as_many_partitions(monkeypatch):
+    kafka = Kafka(orders=64)
+    ordered = {"orders": {"commit": "completion", "order": "key"}}
+    topics = over(kafka, monkeypatch, kafka_topics=ordered)
+    assert topics.ready("orders", 300, "g") == "orders.retry.5m"
+    assert kafka.made[0].num_partitions == 64
 
 
 def test_what_may_not_be_made_is_not_counted_on_and_tried_again_much_later(monkeypatch):

@@ -69,7 +69,7 @@ DLQ = ManagedTopic("orders.dlq", TopicKind.DEAD_LETTERS, "orders")
 
 
 def counted(wanted: Any, sources: Any) -> list[tuple[str, int]]:
-    return [(ours.name, sources[ours.source].partitions) for ours in wanted]
+    return [(ours.name, ours.shape(sources[ours.source]).partitions) for ours in wanted]
 
 
 @pytest.fixture
@@ -136,6 +136,14 @@ def test_a_topic_with_fewer_partitions_than_its_source_gets_as_many(catalog_of):
     found = catalog_of(Admin(orders=3, **{"orders.dlq": 1}))
     found.prepare()
     assert found.made == [("orders.dlq", 3)]
+
+
+@pytest.mark.parametrize(("there", "made"), [(2, [("orders.replay", 4)]), (4, []), (16, [])])
+def test_a_topic_that_needs_few_partitions_gets_those_and_keeps_more(catalog_of, there: int, made: list[object]):
+    found = catalog_of(Admin(orders=16, **{"orders.dlq": 16, "orders.replay": there}))
+    found.need([ManagedTopic("orders.replay", TopicKind.REPLAY, "orders", most_partitions=4)])
+    found.prepare()
+    assert found.made == made
 
 
 def test_nothing_is_made_that_is_there_or_that_the_settings_forbid(catalog_of):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.kafka.clients import AdminClient, admin_client
-from bridge.kafka.managed_topic import ManagedTopic, TopicKind
+from bridge.kafka.managed_topic import TopicKind, make_topic_beside
 from bridge.kafka.partition_offsets import read_extents
 from bridge.kafka.topic_admin import create_topics, read_cluster, read_shape
 from bridge.kafka.topic_names import TopicNames
@@ -37,17 +37,17 @@ class TargetPartitions:
         if not wanted:
             return
         known = read_cluster(self._admin).topics
+        counts = {name: len(known[name].partitions) for name in wanted if name in known}
         missing = [
-            ManagedTopic(name, TopicKind.REPLAY, source)
+            make_topic_beside(self._settings, name, TopicKind.REPLAY, source)
             for name, source in wanted.items()
             if name not in known and name != source and source in known
         ]
         if missing and self._settings.file.kafka_create_topics:
-            made = create_topics(
-                self._admin, missing, {ours.source: read_shape(known[ours.source]) for ours in missing}
-            )
-            known |= {ours.name: known[ours.source] for ours in missing if ours.name in made}
-        self._counts |= {name: len(known[name].partitions) for name in wanted if name in known}
+            sources = {ours.source: read_shape(known[ours.source]) for ours in missing}
+            made = create_topics(self._admin, missing, sources)
+            counts |= {ours.name: ours.shape(sources[ours.source]).partitions for ours in missing if ours.name in made}
+        self._counts |= counts
         self._ends |= {each.place: each.end for each in read_extents(self._settings, wanted)}
 
     def spot(self, topic: str, partition: int) -> LogPosition | None:
