@@ -33,6 +33,8 @@ _OFFSET: Final = struct.Struct("<Q")
 _SENT: Final = 1 << 63
 #: The position of the running delivery's offset, which is stored plus one: zero if none runs, or several do.
 _RUNNING: Final = 1_016
+#: The bit beside it of a process that ends because a handler overran its hard time limit.
+_OVERRAN: Final = 1 << 63
 _OFFSETS: Final = 1_024
 #: The position of the last offset for which there is room.
 _LAST: Final = SIZE - _OFFSET.size
@@ -65,6 +67,12 @@ class ProgressNotes:
         """
         if self._notes is not None:
             _OFFSET.pack_into(self._notes, _RUNNING, 0 if offset is None else offset + 1)
+
+    def overran(self) -> None:
+        """Note that a handler overran its hard time limit: the process is about to be ended."""
+        if self._notes is not None:
+            (running,) = _OFFSET.unpack_from(self._notes, _RUNNING)
+            _OFFSET.pack_into(self._notes, _RUNNING, running | _OVERRAN)
 
     def done(self, offset: int) -> None:
         """Note that a delivery's handler has succeeded."""
@@ -105,12 +113,14 @@ def read_notes(pid: int, task_id: str) -> TaskNotes:
         data = (Path(os.environ[FOLDER]) / str(pid)).read_bytes()
         count, length = _HEAD.unpack_from(data)
         if data[_HEAD.size : _HEAD.size + length] == task_id.encode():
-            (running,) = _OFFSET.unpack_from(data, _RUNNING)
+            (noted,) = _OFFSET.unpack_from(data, _RUNNING)
+            running = noted & ~_OVERRAN
             offsets = [at for (at,) in _OFFSET.iter_unpack(data[_OFFSETS : _OFFSETS + count * _OFFSET.size])]
             return TaskNotes(
                 frozenset(at for at in offsets if at < _SENT),
                 running - 1 if running else None,
                 frozenset(at - _SENT for at in offsets if at >= _SENT),
+                bool(noted & _OVERRAN),
             )
     return TaskNotes()
 
@@ -230,6 +240,11 @@ class BatchState:
         self._is_charged = True
         if self._progress is not None:
             self._progress.running(delivery.message.offset)
+
+    def note_overrun(self) -> None:
+        """Note that a handler overran its hard time limit: the process is about to be ended."""
+        if self._progress is not None:
+            self._progress.overran()
 
     def note_success(self, delivery: Delivery, how: str = "done") -> None:
         """Note that a delivery is done, before it is marked."""

@@ -88,10 +88,10 @@ class BatchRun:
         self._fates = BatchFates.for_batch(task.app, batch)
         self._settlement = Settlement.for_batch(task, batch, self._fates)
         self._telemetry = BatchTelemetry(task, batch.topic, batch.group, self._fates.ledger, begun)
-        self._attempts = HandlerAttempts(task, batch, self._last_will)
-        self._halt_guard = HaltGuard.for_batch(task.app, batch)
         # The mark of a single delivery is not put off for others.
         self._state = BatchState(batch, None if self._is_single else batch_progress.begin_notes(str(task.request.id)))
+        self._attempts = HandlerAttempts(task, batch, self._last_will, self._state)
+        self._halt_guard = HaltGuard.for_batch(task.app, batch)
         self._batch_return = BatchReturn(task, batch, self._fates, self._settlement, self._state)
         self._schedule = RetrySchedule(task, batch, self._state, self._settlement, self._telemetry)
         self._dead_letters = DeadLetterWriter(batch, self._settlement, self._state, self._schedule)

@@ -93,8 +93,8 @@ class ConcurrentAttempts(HandlerAttempts):
     def __init__(
         self, task: MessageTask[..., Any], batch: Batch, last_will: Callable[[], None], state: BatchState
     ) -> None:
-        super().__init__(task, batch, last_will)
-        self._group, self._state = batch.group, state
+        super().__init__(task, batch, last_will, state)
+        self._group = batch.group
         self._loop = find_loop()
         self._context = contextvars.copy_context()
         self._running: dict[asyncio.Task[AttemptEnd], AdmittedDelivery] = {}

@@ -15,6 +15,7 @@ from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.message_task import HandlerRun, MessageTask
 from tasks.errors import RetryAsked
 from tasks.execution import delivery_log
+from tasks.execution.batch_progress import BatchState
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.retry_schedule import RetryParker
 from tasks.execution.time_limits import TimeLimits, find_watchdog
@@ -45,10 +46,13 @@ class HandlerAttempts:
     Parameters:
         batch: the batch of the deliveries.
         last_will: called before the process ends, in the handler's thread or in another.
+        state: is told of a hard time limit that ends the process.
     """
 
-    def __init__(self, task: MessageTask[..., Any], batch: Batch, last_will: Callable[[], None]) -> None:
-        self._task, self._batch, self._last_will = task, batch, last_will
+    def __init__(
+        self, task: MessageTask[..., Any], batch: Batch, last_will: Callable[[], None], state: BatchState
+    ) -> None:
+        self._task, self._batch, self._last_will, self._state = task, batch, last_will, state
         self._run = HandlerRun(task, group=batch.group)
         self._limits = TimeLimits.from_request(task)
         self._watchdog = find_watchdog() if any(self._limits) else None
@@ -139,7 +143,8 @@ class HandlerAttempts:
             return call()
 
     def _overran(self, name: str = "") -> None:
-        """Log the overrun and call the last will, in the watchdog's thread, which has no request."""
+        """Note and log the overrun, and call the last will, in the watchdog's thread, which has no request."""
+        self._state.note_overrun()
         logger.error("%s: its handler overran its hard time limit of %g s.", name or self._batch, self._limits.hard)
         self._last_will()
 

@@ -26,11 +26,13 @@ class TaskNotes(NamedTuple):
         done: the offsets whose handler had succeeded.
         running: the offset whose handler was running; `None`: unknown.
         sent: the offsets that were sent on in messages of their own.
+        overran: whether the process was ended because a handler overran its hard time limit.
     """
 
     done: frozenset[int] = frozenset()
     running: int | None = None
     sent: frozenset[int] = frozenset()
+    overran: bool = False
 
 
 def headers_after_loss(

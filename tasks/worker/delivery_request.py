@@ -156,7 +156,7 @@ class DeliveryRequest(request.Request):
         return super().send_event(type, **fields)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
-        """Handle a failure; a process lost with its only delivery after the hard limit counts as a time limit."""
+        """Handle a failure; a process that ended because a handler overran its hard limit counts as a time limit."""
         recent_ends.add(find_identity(self.id))  # it may have marked it
         if not self._overran(unwrap_exception(exc_info.exception)):
             super().on_failure(exc_info, send_failed_event, return_ok)
@@ -172,5 +172,6 @@ class DeliveryRequest(request.Request):
         if not lost or not self._hard or not self.time_start:
             return False
         contents = HeaderContents.from_headers(self.request_dict)
-        alone = contents is not None and len(contents.offsets) == 1
-        return alone and time.time() - self.time_start >= self._hard
+        if contents is not None and len(contents.offsets) == 1:
+            return time.time() - self.time_start >= self._hard
+        return batch_progress.read_notes(int(self.worker_pid or 0), str(self.id)).overran

@@ -40,6 +40,24 @@ def test_a_limit_ends_the_message_that_overran_and_none_beside_it(limited: Stack
 
 
 @pytest.mark.slow
+def test_in_an_order_too_the_dead_letter_names_the_hard_limit_that_ended_its_processes(limited: Stack):
+    choose(limited, {"limited": {"commit": "completion", "order": "partition"}}, lost_pauses=[0.2, 0.2])
+    limited.environ["HANDLERS"] = "tests.handlers.limited"
+    placed = limited.produce(
+        "limited", {"seconds": 0.1}, {"seconds": 9, "deaf": True}, *[{"seconds": 0.1} for _ in range(3)]
+    )
+    limited.bridge()
+    eventually(lambda: limited.waiting() == 1, 20, "one batch")
+    limited.worker("-c", "1")
+    (letter,) = limited.dead("limited", 1, 40)
+    assert letter.origin == placed[1]
+    assert letter.ours["error_class"].endswith("TimeLimitExceeded")
+    assert letter.ours["error_message"] == "hard time limit of 2 s; its process was lost 3 times"
+    all_settled(limited, "limited", done=4, dead=1)
+    assert [run.coordinates for run in limited.runs() if run.outcome == "done"] == [placed[0], *placed[2:]]
+
+
+@pytest.mark.slow
 def test_what_is_done_is_done_although_the_ledger_is_away_for_longer_than_the_limits(
     limited: Stack, own_redis: RedisServer
 ):

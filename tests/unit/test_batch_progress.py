@@ -78,3 +78,16 @@ def test_without_a_folder_nothing_is_noted_and_nothing_fails(where: str, monkeyp
     monkeypatch.setenv(batch_progress.FOLDER, where)
     batch_progress.begin_notes("one").done(5)
     assert batch_progress.read_notes(os.getpid(), "one").done == set()
+
+
+def test_that_a_hard_limit_ended_the_process_is_noted_beside_the_running_delivery() -> None:
+    made = Delivery(Message("orders", 0, 7), "charge")
+    state = BatchState(Batch("charge", "orders", 0, (made,)), batch_progress.begin_notes("one"))
+    state.note_start(made)
+    state.note_overrun()
+    assert batch_progress.read_notes(os.getpid(), "one") == TaskNotes(running=7, overran=True)
+    state.note_only_running(None)
+    state.note_overrun()
+    assert batch_progress.read_notes(os.getpid(), "one") == TaskNotes(overran=True)
+    batch_progress.begin_notes("two")
+    assert batch_progress.read_notes(os.getpid(), "two") == TaskNotes()

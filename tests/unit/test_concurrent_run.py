@@ -276,10 +276,14 @@ def test_a_hard_limit_is_charged_to_the_one_that_overran_and_what_is_done_is_mar
     world: World, monkeypatch: pytest.MonkeyPatch, killed: list[str]
 ) -> None:
     noted: list[int | None] = []
+    overran: list[bool] = []
 
     class Notes:
         def running(self, offset: int | None) -> None:
             noted.append(offset)
+
+        def overran(self) -> None:
+            overran.append(True)
 
         def done(self, offset: int) -> None:
             """Not asked for here."""
@@ -290,7 +294,7 @@ def test_a_hard_limit_is_charged_to_the_one_that_overran_and_what_is_done_is_mar
     world.run_batch(batch_of("sleep 0.7", *["sleep 0.2"] * 6))
     assert killed == ["killed"]
     # Alone or not, it is the one; and nothing is noted over it until the process is gone.
-    assert noted[-1] == 0
+    assert (noted[-1], overran) == (0, [True])
 
 
 def test_a_hard_limit_that_a_retry_when_overruns_is_charged_to_its_delivery_and_not_to_the_one_that_runs(

@@ -12,6 +12,7 @@ from tasks import handler
 from tasks.declaration.message_task import HandlerRun
 from tasks.errors import RetryAsked
 from tasks.execution import handler_attempt as attempts_module
+from tasks.execution.batch_progress import BatchState
 from tasks.execution.handler_attempt import HandlerAttempts
 
 DELIVERY = Delivery(Message("orders", 0, 1, value=b"1"), "unit.attempt", attempts=Attempted(failed=3))
@@ -36,7 +37,7 @@ def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> Any:
 def attempt(what: Any, **changes: Any) -> Any:
     message = Message("orders", 0, 1, value=what)
     delivery = Delivery(message, "unit.attempt", **{"attempts": Attempted(failed=3), **changes})
-    return HandlerAttempts(act, BATCH, changes.pop("last_will", lambda: None)).run(delivery)
+    return HandlerAttempts(act, BATCH, changes.pop("last_will", lambda: None), BatchState(BATCH, None)).run(delivery)
 
 
 def raising(error: BaseException) -> Any:
@@ -69,7 +70,7 @@ def test_the_end_of_the_worker_is_nobodys_failure() -> None:
 def test_a_process_that_is_told_to_leave_writes_its_last_will_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(attempts_module, "terminate_handler_fired", lambda: True)
-    attempts = HandlerAttempts(act, BATCH, lambda: written.append("will"))
+    attempts = HandlerAttempts(act, BATCH, lambda: written.append("will"), BatchState(BATCH, None))
     with pytest.raises(SystemExit):
         attempts.run(Delivery(Message("orders", 0, 1, value=raising(OSError())), "unit.attempt"))
     assert written == ["will"]
@@ -83,7 +84,7 @@ def test_a_retry_that_is_asked_for_without_being_thrown_is_why_it_ended() -> Non
 
 
 def test_what_one_attempt_asked_for_is_not_the_next_ones() -> None:
-    attempts = HandlerAttempts(act, BATCH, lambda: None)
+    attempts = HandlerAttempts(act, BATCH, lambda: None, BatchState(BATCH, None))
     found = []
     for what in (lambda task: task.retry(throw=False) and None, lambda task: "charged"):
         found.append(attempts.run(Delivery(Message("orders", 0, 1, value=what), "unit.attempt")))  # type: ignore[arg-type]
