@@ -435,6 +435,25 @@ def test_when_its_time_is_over_the_rest_goes_back_at_once(world: World, monkeypa
     assert world.book.fates == dict.fromkeys(range(4), Fate.DONE)
 
 
+def test_what_went_back_beside_a_slow_one_runs_once_though_its_worker_was_killed_if_it_has_ended_by_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "batch_seconds", 0.05)
+    message = batch_of("sleep 0.3", *["sleep 0.1"] * 3, *["sleep 0"] * 3)
+    world.run_batch(message)
+    (rest,) = world.batches
+    # Killed while the slow one ran: the ledger has the mark of nobody that was with it in the process.
+    world.book = FakeBook(set())
+    world.run_batch(rest)
+    events.clear()
+    world.batches.clear()
+    world.run_batch(message, restored=1)
+    for batch in [*world.batches]:
+        world.run_batch(batch)
+    assert [event for event in events if event.startswith("begin")] == [f"begin {offset}" for offset in range(4)]
+    assert world.book.fates == dict.fromkeys(range(7), Fate.DONE)
+
+
 def test_in_an_order_the_rest_goes_back_behind_what_it_waits_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beside, "batch_seconds", 0.1)
     world.run_batch(batch_of("fail 0.3", "sleep 0", "sleep 0.15", "sleep 0", keys="aabb", order="key"))

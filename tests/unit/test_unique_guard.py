@@ -321,6 +321,24 @@ def test_while_an_open_breaker_holds_it_back_it_has_no_name(world: NamedWorld, m
     assert world.deliver(record(0, b"a")) == "a duplicate of orders-1-9"
 
 
+def test_a_name_whose_release_redis_did_not_hear_is_its_records_until_that_has_run_again(
+    world: NamedWorld, monkeypatch
+) -> None:
+    def unheard(self: NameClaims, key: str, record: str) -> None:
+        raise LedgerUnavailable("no answer")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(NameClaims, "release", unheard)
+        world.deliver(record(0, b"a", b"fail"), record(3, None))
+    assert world.state(b"a") == "h orders-0-0"
+    (again,) = world.batches[0].deliveries
+    world.deliver(record(1, b"a"), record(4, None))
+    assert (ran, world.sent[1:]) == ([0, 3, 4], [(0.5, [1])])
+    world.deliver(replace(again, message=replace(again.message, value=b"")))
+    assert world.deliver(record(1, b"a")) == "a duplicate of orders-0-0"
+    assert ran == [0, 3, 4, 0]
+
+
 def test_a_ledger_that_does_not_answer_lets_nothing_run(world: NamedWorld, monkeypatch) -> None:
     def run(*_: Any) -> None:
         raise LedgerUnavailable("no answer")
