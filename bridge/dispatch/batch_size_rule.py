@@ -1,7 +1,7 @@
 """The rule for automatic batch sizes (`batch="auto"`): how many deliveries a Celery message carries (pure).
 
-A batch takes `WITHIN` by the handler's measured times. The size at most doubles from poll to poll, and no process has
-deliveries that another, idle one could run.
+A batch takes `WITHIN` by the handler's measured times, and more if its deliveries wait much longer than that anyway.
+The size at most doubles from poll to poll, and no process has deliveries that another, idle one could run.
 """
 
 from math import sqrt
@@ -11,6 +11,10 @@ from bridge.ledger.handler_costs import DeliveryCost, KnownCost
 
 #: Seconds that a batch may take.
 WITHIN: Final = 0.05
+#: Most seconds of a batch while more of the handler's deliveries wait than its processes keep up with: this part of the
+#: wait. Fewer messages are then less work, for the machine and for what waits.
+WITHIN_BACKLOG: Final = 0.25
+PART_OF_WAIT: Final = 0.1
 #: The same if a process runs them side by side, by the time of the runs alone: those behind a slow one do not wait for
 #: it, but the process does, and then the more it has done meanwhile the better.
 WITHIN_BESIDE: Final = 0.1
@@ -37,18 +41,22 @@ class BatchSize(NamedTuple):
         return f"{self.number}: {self.why}"
 
 
-def find_batch_size(known: KnownCost, before: int, at_once: int = 1) -> BatchSize:
+def find_batch_size(known: KnownCost, before: int, at_once: int = 1, wait: float = 0.0) -> BatchSize:
     """Return the batch size for the measured cost of a handler's deliveries.
 
     Parameters:
         before: the size at the last poll; 0 before the first.
         at_once: how many deliveries a process runs side by side: so many take no longer than one.
+        wait: seconds until all of its deliveries that are ready have run.
     """
     if known.lost is not None and known.lost < LOST_FOR:
         return BatchSize(1, "a process was lost with one of its messages", grows=True)
     if known.cost is None:
         return BatchSize(1, "its times are not known yet", grows=True)
-    most, why = _largest_batch(known.cost), _format_cost(known.cost)
+    within = max(WITHIN, min(WITHIN_BACKLOG, wait * PART_OF_WAIT))
+    most, why = _largest_batch(known.cost, within), _format_cost(known.cost)
+    if within > WITHIN and most > 1:
+        why = f"{why}, and {_format_seconds(wait)} of them wait"
     if at_once > 1:
         most, why = max(most, _largest_beside(known.cost, at_once)), f"{why}, {at_once} side by side"
     elif most > FEW and known.slow is not None and known.slow < SLOW_FOR:
@@ -73,13 +81,16 @@ def share_among_processes(size: BatchSize, ready: int, queued: int, processes: i
     return BatchSize(max(1, ready // wanted), f"{max(1, processes)} processes share {ready} that wait", size.grows)
 
 
-def _largest_batch(cost: DeliveryCost) -> int:
-    """Return the largest batch that takes `WITHIN`: n times the mean, and a deviation of n of them.
+def _largest_batch(cost: DeliveryCost, within: float) -> int:
+    """Return the largest batch that takes so long: n times the mean, and a deviation of n of them.
 
     A handler that is mostly quick and sometimes very slow has small batches: those behind a slow delivery wait.
+    What the task takes besides is mostly the message's own. It counts as a run at most: on a machine at its limit it is
+    many times that, and messages of one delivery would keep it there.
     """
-    mean, spread = max(cost.mean, 1e-9), cost.spread
-    root = (sqrt(spread * spread + 4 * mean * WITHIN) - spread) / (2 * mean)
+    run = cost.seconds / cost.deliveries if cost.deliveries else 0.0
+    mean, spread = max(min(cost.mean, 2 * run), 1e-9), cost.spread
+    root = (sqrt(spread * spread + 4 * mean * within) - spread) / (2 * mean)
     return max(1, min(MOST, int(root * root + 1e-6)))
 
 

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from bridge.dispatch.batch_size_rule import (
@@ -11,7 +12,7 @@ from bridge.dispatch.batch_size_rule import (
     share_among_processes,
 )
 from bridge.dispatch.celery_broker import CeleryBroker
-from bridge.dispatch.queue_room import QueueContents, counts_until_ended, find_queue_room
+from bridge.dispatch.queue_room import QueueContents, counts_until_ended, divide_queue_work, find_queue_room
 from bridge.errors import BridgeError
 from bridge.handler_routes import Handler, Routes
 from bridge.ledger import Account, Ledger
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 #: Seconds between two polls: while a size grows, and else.
 GROWING_EVERY: Final = 0.05
 POLL_EVERY: Final = 0.1
+#: Seconds after a hand-off within which a size can grow.
+GROWS_FOR: Final = 1.0
 #: Seconds between two polls of the living workers.
 WORKERS_EVERY: Final = 1.0
 #: Seconds after a hand-off during which a handler counts as a user of the queue, and as one that would use more.
@@ -68,6 +71,8 @@ class BatchSizer:
         self._bytes: dict[str, float] = {}
         #: When something of each handler was last handed off.
         self._handed_at: dict[str, float] = {}
+        #: Seconds until all deliveries of each handler that are ready have run, when last portioned.
+        self._waits: dict[str, float] = {}
         #: The last portion of each handler, and when one was last used up.
         self._portions: dict[str, Portion] = {}
         self._full_at: dict[str, float] = {}
@@ -113,12 +118,18 @@ class BatchSizer:
         self._see_unended(now)
         self._sizes |= {
             handler.name: find_batch_size(
-                known.get(handler.name, KnownCost()), self._sizes[handler.name].number, self._at_once(handler)
+                known.get(handler.name, KnownCost()),
+                self._sizes[handler.name].number,
+                self._at_once(handler),
+                self._waits.get(handler.name, 0.0),
             )
             for handler in self._routes
             if self.is_automatic(handler.name)
         }
-        growing = any(size.grows or self._cost(name) is None for name, size in self._sizes.items())
+        growing = any(
+            (size.grows or self._cost(name) is None) and now - self._handed_at.get(name, -inf) < GROWS_FOR
+            for name, size in self._sizes.items()
+        )
         self._poll_at = now + (GROWING_EVERY if growing else POLL_EVERY)
 
     def _see_unended(self, now: float) -> None:
@@ -141,9 +152,11 @@ class BatchSizer:
         """
         now, known = self._clock(), self._routes.handlers
         self._full_at |= {name: now for name, portion in self._portions.items() if portion.spent}
-        busy, full = self._lately(self._handed_at, SHARED_FOR), self._lately(self._full_at, FULL_FOR)
+        busy = self._lately(self._handed_at, SHARED_FOR)
+        self._waits = {}
+        work = self._find_work(ready, self._lately(self._full_at, FULL_FOR))
         portions = {
-            name: self._portion(known[name], count, _beside(known[name], busy, full))
+            name: self._portion(known[name], count, self._beside(known[name], busy, work))
             for name, count in ready.items()
             if name in known
         }
@@ -188,7 +201,31 @@ class BatchSizer:
         """Return, by handler, the size that was last in use, and why."""
         return self._sizes | self._in_use
 
-    def _portion(self, handler: Handler, ready: int, beside: int) -> Portion:
+    def _find_work(self, ready: Mapping[str, int], full: Mapping[str, set[str]]) -> dict[str, dict[str, float]]:
+        """Return, by queue and handler, the seconds of work that wait; infinite if unknown, or used up lately."""
+        found: dict[str, dict[str, float]] = {}
+        for handler in self._routes:
+            name, of_queue = handler.name, found.setdefault(handler.queue, {})
+            if name in full.get(handler.queue, ()):
+                of_queue[name] = inf
+            elif waits := ready.get(name, 0) + self._queues[handler.queue].count(name).deliveries:
+                cost = self._cost(name)
+                of_queue[name] = inf if cost is None else waits * cost.mean
+        return found
+
+    def _beside(self, handler: Handler, busy: Mapping[str, set[str]], work: Mapping[str, Mapping[str, float]]) -> float:
+        """Return into how many parts the work of a handler's queue is divided; 0 if no other handler uses it.
+
+        Parameters:
+            busy: by queue, the handlers with a recent hand-off.
+            work: by queue and handler, the seconds of work that wait.
+        """
+        others = {name: seconds for name, seconds in work.get(handler.queue, {}).items() if name != handler.name}
+        if not others and not busy.get(handler.queue, set()) - {handler.name}:
+            return 0
+        return divide_queue_work(self._processes.get(handler.queue, 0), others.values())
+
+    def _portion(self, handler: Handler, ready: int, beside: float) -> Portion:
         name = handler.name
         size, queue = self._sizes[name], self._queues[handler.queue]
         processes = self._processes.get(handler.queue, 0)
@@ -198,10 +235,12 @@ class BatchSizer:
             else size
         )
         self._in_use[name] = used
+        cost = self._cost(name)
+        self._waits[name] = ready * cost.mean * max(1, beside) / max(1, processes) if cost is not None else 0.0
         more = self._room(handler, processes, beside)
         return Portion(used.number, size.number, more, str(used) if self.is_automatic(name) else "")
 
-    def _room(self, handler: Handler, processes: int, beside: int) -> int | None:
+    def _room(self, handler: Handler, processes: int, beside: float) -> int | None:
         """Return how many more messages of a handler may go out now; `None` for any number, if polls fail."""
         if self._fails_since is not None and self._clock() - self._fails_since >= WAIT_FOR_TIMES:
             return None
@@ -252,18 +291,6 @@ class BatchSizer:
 
     def _count_processes(self) -> dict[str, int]:
         return count_processes(self._workers.living().values()) if self._workers is not None else {}
-
-
-def _beside(handler: Handler, busy: Mapping[str, set[str]], full: Mapping[str, set[str]]) -> int:
-    """Return how many handlers share the room of a queue: this one, and those that used up theirs; 0 if it is alone.
-
-    Parameters:
-        busy: by queue, the handlers with a recent hand-off.
-        full: by queue, the handlers that recently used up their portion.
-    """
-    if not busy.get(handler.queue, set()) - {handler.name}:
-        return 0
-    return 1 + len(full.get(handler.queue, set()) - {handler.name})
 
 
 def _first_size(handler: Handler) -> BatchSize:

@@ -5,6 +5,7 @@ slow has large batches for long, or that they fill the broker's memory.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 from typing import Final, NamedTuple
@@ -38,7 +39,7 @@ def find_queue_room(
     processes: int,
     weighs: float = 0.0,
     *,
-    beside: int = 0,
+    beside: float = 0,
     unended: int = 0,
 ) -> int:
     """Return how many more of a handler's messages may go into the queue now.
@@ -47,7 +48,7 @@ def find_queue_room(
         queued: this handler's messages in the queue: it does not wait for those of others.
         processes: processes that consume the queue, or did last; 0 if none was seen.
         weighs: bytes of one of its messages; 0 if unknown.
-        beside: how many handlers share the queue's work, this one included; 0 if no other uses it.
+        beside: into how many parts the queue's work is divided (`divide_queue_work`); 0 if no other handler uses it.
         unended: this handler's messages that have not ended, taken ones included; 0 if they do not count.
     """
     most = _most_queued(size, cost, processes, beside)
@@ -62,17 +63,37 @@ def counts_until_ended(size: BatchSize, cost: DeliveryCost | None) -> bool:
     return cost is None or size.number * cost.mean >= COUNTS_FROM
 
 
-def _most_queued(size: BatchSize, cost: DeliveryCost | None, processes: int, beside: int) -> int:
+def divide_queue_work(processes: int, others: Iterable[float]) -> float:
+    """Return into how many parts the work of a queue is divided, for a handler that would have all of it.
+
+    A handler that wants less than its part leaves the rest to those that want more.
+
+    Parameters:
+        processes: processes that consume the queue.
+        others: seconds of work of each other handler that waits, in the queue or to be handed off; infinite if unknown.
+    """
+    work = left = WORK_BESIDE * max(1, processes)
+    wanted = sorted(others)
+    parts = len(wanted) + 1
+    for seconds in wanted:
+        if seconds * parts > left:
+            break
+        left -= seconds
+        parts -= 1
+    return work * parts / left
+
+
+def _most_queued(size: BatchSize, cost: DeliveryCost | None, processes: int, beside: float) -> int:
     """Return the most messages of a handler in the queue, whatever their bytes."""
     if cost is None:
-        return UNKNOWN_EACH * processes if processes else UNKNOWN_IN_ALL
+        return ceil(UNKNOWN_EACH * processes / max(1, beside)) if processes else UNKNOWN_IN_ALL
     each, sharing, takes = max(1, processes), max(1, beside), max(size.number * cost.mean, 1e-6)
-    if size.grows:
-        return ceil(AHEAD / takes) * each
     seconds = WORK_BESIDE / sharing if beside else WORK_EACH
+    if size.grows:
+        seconds = min(seconds, AHEAD)
     # Enough for every process, from all handlers of the queue together.
     work = max(ceil(seconds * each / takes), ceil(each / sharing))
-    return min(work, max(MOST_AHEAD // size.number, MOST_EACH * each))
+    return work if size.grows else min(work, max(MOST_AHEAD // size.number, MOST_EACH * each))
 
 
 #: Seconds within which messages of one kind are counted together.

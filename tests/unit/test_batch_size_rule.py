@@ -1,5 +1,7 @@
 """How many deliveries a message carries where nobody has said how many."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from bridge.dispatch.queue_room import (
     WORK_BESIDE,
     WORK_EACH,
     counts_until_ended,
+    divide_queue_work,
     find_queue_room,
 )
 from bridge.ledger.handler_costs import DeliveryCost, KnownCost
@@ -101,6 +104,25 @@ def test_a_batch_has_as_many_as_a_process_runs_side_by_side(known: KnownCost, nu
 
 def test_that_they_run_side_by_side_is_said_in_words() -> None:
     assert str(grown(KnownCost(cost(1.0)), 100)) == "100: 1 s each, 100 side by side"
+
+
+def test_what_a_message_takes_besides_on_a_busy_machine_keeps_no_quick_handler_at_messages_of_one() -> None:
+    alone = DeliveryCost(1_000, 1_000 * 5 * MS, 1_000 * (5 * MS) ** 2, 1_000 * 40 * MS)
+    assert grown(KnownCost(alone)).number == 5
+
+
+@pytest.mark.parametrize(
+    ("wait", "number", "why"),
+    [
+        (0.0, 5, "10 ms each"),
+        (0.5, 5, "10 ms each"),
+        (1.0, 10, "10 ms each, and 1 s of them wait"),
+        (9.0, 25, "10 ms each, and 9 s of them wait"),
+    ],
+)
+def test_a_batch_takes_a_tenth_of_what_its_deliveries_wait_anyway(wait: float, number: int, why: str) -> None:
+    size = find_batch_size(KnownCost(cost(10 * MS)), 500, wait=wait)
+    assert (size.number, size.why) == (number, why)
 
 
 @pytest.mark.parametrize("part", [0.01, 0.001, 0.0001])
@@ -211,6 +233,16 @@ def test_what_is_slow_has_no_more_ahead_than_its_seconds_and_leaves_room_to_othe
     assert find_queue_room(size, known.cost, 0, 4) == alone
     assert find_queue_room(size, known.cost, 0, 4, beside=1) == beside
     assert find_queue_room(size, known.cost, 0, 4, beside=3) == of_three
+
+
+@pytest.mark.parametrize(
+    ("others", "parts"),
+    [([], 1), ([inf], 2), ([inf, inf, inf], 4), ([1.0], 4 / 3), ([3.0], 2), ([1.0, inf], 8 / 3), ([0.0], 1)],
+)
+def test_who_wants_less_than_its_part_of_the_queue_leaves_the_rest_to_the_others(
+    others: list[float], parts: float
+) -> None:
+    assert divide_queue_work(4, others) == pytest.approx(parts)
 
 
 @pytest.mark.parametrize(

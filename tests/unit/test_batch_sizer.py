@@ -83,6 +83,19 @@ def test_a_fast_handler_ends_at_the_most_and_its_processes_share(monkeypatch: py
     assert str(world.sizes.shown()["charge"]) == "10: 4 processes share 80 that wait"
 
 
+def test_batches_are_larger_while_much_waits_and_as_ever_once_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.found = KnownCost(DeliveryCost(100, 1.0, 0.01))
+    world.look(12)
+    sizes = []
+    for ready in (0, 2_000, 0):
+        world.taken(ready)
+        world.look(12)
+        sizes.append(world.sizes.most("charge"))
+    # Of 10 ms each, 2,000 keep four processes busy for 5 s.
+    assert sizes == [5, 25, 5]
+
+
 def test_what_was_handed_out_since_the_look_counts_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
@@ -203,8 +216,35 @@ def test_handlers_that_would_have_more_share_the_work_that_waits(monkeypatch: py
             while name != "c" and not portion.spent:
                 portion.spend()
         world.look()
-    # 0.2 s each, a second of four processes: c waits behind no more than that.
-    assert rooms == [[100, 100, 100], [10, 10, 7]]
+    # 0.2 s each, a second of four processes: c waits behind no more than that, from the first hand-off on.
+    assert rooms == [[10, 10, 7], [10, 10, 7]]
+
+
+@pytest.mark.parametrize("known", [KnownCost(DeliveryCost(100, 10.0, 1.0)), KnownCost()], ids=["0.1 s each", "unknown"])
+def test_what_many_handlers_have_in_a_queue_together_is_bounded_when_the_records_of_all_come_little_by_little(
+    monkeypatch: pytest.MonkeyPatch, known: KnownCost
+) -> None:
+    world = World(monkeypatch)
+    names = [f"h{number}" for number in range(12)]
+    any_world: Any = world
+    made = {name: Handler(name, (name,), "mail", batch="auto", longest_wait=0) for name in names}
+    world.sizes = BatchSizer(Routes(made), any_world, any_world, lambda: world.now)
+    world.found = known
+    world.look(12)
+    backlog = dict.fromkeys(names, 0)
+    for _ in range(100):
+        for name in names:
+            backlog[name] += 3
+        portions = world.sizes.portions(backlog)
+        for name in names:
+            while backlog[name] and not portions[name].spent:
+                portions[name].spend()
+                backlog[name] -= 1
+                world.queued += 1
+                world.sizes.note_handed(name, 1, 1)
+        world.look()
+    # A second of four processes, or four messages for each of them, and one more of each handler at most.
+    assert world.queued <= (40 if known.cost else 16) + len(names)
 
 
 @pytest.mark.parametrize(
@@ -265,9 +305,9 @@ def test_two_handlers_of_one_queue_both_get_on_while_one_keeps_it_full(monkeypat
     world.sizes = BatchSizer(Routes({each.name: each for each in made}), any_world, any_world, lambda: world.now)
     world.look(12)
     for name in ("quick", "quick", "slow"):
-        portion = world.sizes.portions({"slow": 100, "quick": 100_000})[name]
+        portion = world.sizes.portions({"quick": 100_000} if name == "quick" else {"slow": 100, "quick": 100_000})[name]
         assert portion.room is not None
-        world.sizes.note_handed(name, portion.room)
+        world.sizes.note_handed(name, portion.room, portion.room * portion.size)
         world.queued += portion.room
         world.look()
         if name == "quick":
