@@ -9,6 +9,7 @@ ALL = (
     "events",
     "latency",
     "slow",
+    "overload",
     "side_by_side",
     "killed",
     "costs",

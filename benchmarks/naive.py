@@ -6,6 +6,8 @@ import sys
 from celery import Celery
 from confluent_kafka import Consumer
 
+from benchmarks import dozen
+
 app = Celery("naive", broker=os.environ["CELERY_BROKER_URL"])
 app.conf.task_ignore_result = True
 
@@ -15,7 +17,13 @@ def raw(value: str) -> None:
     """Never run here."""
 
 
-def main(topic: str) -> None:
+@app.task(name="timed")
+def timed(topic: str, value: str) -> None:
+    """Runs as long as the topic's records do."""
+    dozen.run(topic, int(value))
+
+
+def main(topics: list[str]) -> None:
     """Hand off until killed."""
     consumer = Consumer(
         {
@@ -25,14 +33,18 @@ def main(topic: str) -> None:
             "enable.auto.commit": False,
         }
     )
-    consumer.subscribe([topic])
+    consumer.subscribe(topics)
     while True:
         record = consumer.poll(1.0)
         if record is None or record.error():
             continue
-        raw.delay((record.value() or b"").decode())
+        topic, value = record.topic() or "", (record.value() or b"").decode()
+        if topic in dozen.RUNS:
+            timed.delay(topic, value)
+        else:
+            raw.delay(value)
         consumer.commit(asynchronous=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])
