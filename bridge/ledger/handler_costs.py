@@ -3,7 +3,7 @@
 It is shared by the group, so a bridge that starts knows what the others have measured.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import inf, isfinite, sqrt
 from typing import Any, Final, NamedTuple
 
@@ -82,8 +82,20 @@ class HandlerCosts:
         Parameters:
             at_once: how many run side by side; 0 changes nothing.
         """
-        args = (KEPT_FOR, FADES_IN, *cost, int(lost), int(slow), at_once)
-        self._ledger.run("note how long deliveries take", NOTE_HANDLER_COSTS, [self._key(handler)], args)
+        self._note({handler: (*cost, int(lost), int(slow), at_once)})
+
+    def report_all(self, costs: Mapping[str, DeliveryCost], at_once: Mapping[str, int]) -> None:
+        """Report what the deliveries of each handler took, in one step.
+
+        Parameters:
+            at_once: how many run side by side, by handler; one that is missing is unchanged.
+        """
+        if costs:
+            self._note({handler: (*cost, 0, 0, at_once.get(handler, 0)) for handler, cost in costs.items()})
+
+    def _note(self, reports: Mapping[str, tuple[float, ...]]) -> None:
+        keys, args = [self._key(handler) for handler in reports], [each for row in reports.values() for each in row]
+        self._ledger.run("note how long deliveries take", NOTE_HANDLER_COSTS, keys, (KEPT_FOR, FADES_IN, *args))
 
     def read_costs(self, handlers: Collection[str]) -> dict[str, KnownCost]:
         """Return the known cost of each handler, in one round trip."""

@@ -1,10 +1,12 @@
-"""The cost of deliveries in this process, in seconds, reported to the ledger a few times a second; bridges find the
-size of batches by it.
+"""The cost of deliveries in this process, in seconds; bridges find the size of batches by it.
+
+It is reported to the ledger often at first, and once a second then.
 """
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from bridge.errors import LedgerUnavailable
@@ -15,8 +17,11 @@ from tasks import logs
 
 logger = logs.harmless_logger(__name__)
 
-#: Seconds between two reports to the ledger, and after a failed one.
+#: Seconds between two reports to the ledger: while a handler is in its first so many, by which sizes grow, and then;
+#: and after a failed one. The task that reports waits for Redis.
 TELL_EVERY: Final = 0.1
+FIRST_REPORTS: Final = 20
+TELL_EVERY_THEN: Final = 1.0
 SILENT_FOR: Final = 5.0
 #: Seconds from which on a run is slow: batches are then small for minutes, so that few deliveries wait behind it.
 SLOW: Final = 0.5
@@ -75,7 +80,14 @@ class _UntoldCosts:
         self.at_once: dict[str, int] = {}
         #: Handlers that have run here: the first run also pays for imports and connections.
         self.warm: set[str] = set()
-        self.tell_at = 0.0
+        #: In how many reports each handler was, when the last one was, and before which time none is tried.
+        self.told: dict[str, int] = {}
+        self.told_at = self.tell_at = 0.0
+
+    def is_time(self, handler: str) -> bool:
+        """Return whether to report now that a handler has more to tell."""
+        every = TELL_EVERY if self.told.get(handler, 0) < FIRST_REPORTS else TELL_EVERY_THEN
+        return time.monotonic() >= max(self.told_at + every, self.tell_at)
 
 
 _of_process: tuple[int, _UntoldCosts] | None = None
@@ -97,14 +109,14 @@ def note_cost(ledger: Ledger | None, handler: str, cost: DeliveryCost, at_once: 
     if at_once:
         untold.at_once[handler] = at_once
     untold.costs[ledger, handler] = DeliveryCost(*(a + b for a, b in zip(before, cost, strict=True)))
-    if time.monotonic() >= untold.tell_at:
+    if untold.is_time(handler):
         _report_costs(untold)
 
 
 def note_lost_process(ledger: Ledger | None, handler: str) -> None:
     """Note that a process or a worker was lost with one of a handler's messages."""
     if ledger is not None:
-        _try_report(_own_costs(), ledger, handler, DeliveryCost(), lost=True)
+        _try(_own_costs(), partial(HandlerCosts(ledger).report, handler, DeliveryCost(), lost=True))
 
 
 def note_slow_run(ledger: Ledger | None, handler: str) -> None:
@@ -113,7 +125,7 @@ def note_slow_run(ledger: Ledger | None, handler: str) -> None:
         return
     untold = _own_costs()
     if handler in untold.warm:
-        _try_report(untold, ledger, handler, DeliveryCost(), slow=True)
+        _try(untold, partial(HandlerCosts(ledger).report, handler, DeliveryCost(), slow=True))
 
 
 def follows_new_loss(headers: Mapping[str, Any]) -> bool:
@@ -134,17 +146,19 @@ def _own_costs() -> _UntoldCosts:
 
 
 def _report_costs(untold: _UntoldCosts) -> None:
-    untold.tell_at = time.monotonic() + TELL_EVERY
+    untold.told_at = time.monotonic()
     costs, untold.costs = untold.costs, {}
+    by_ledger: dict[Ledger, dict[str, DeliveryCost]] = {}
     for (ledger, handler), cost in costs.items():
-        _try_report(untold, ledger, handler, cost)
+        by_ledger.setdefault(ledger, {})[handler] = cost
+        untold.told[handler] = untold.told.get(handler, 0) + 1
+    for ledger, found in by_ledger.items():
+        _try(untold, partial(HandlerCosts(ledger).report_all, found, untold.at_once))
 
 
-def _try_report(
-    untold: _UntoldCosts, ledger: Ledger, handler: str, cost: DeliveryCost, *, lost: bool = False, slow: bool = False
-) -> None:
+def _try(untold: _UntoldCosts, report: Callable[[], None]) -> None:
     try:
-        HandlerCosts(ledger).report(handler, cost, lost=lost, slow=slow, at_once=untold.at_once.get(handler, 0))
+        report()
     except LedgerUnavailable as error:
         logger.debug("%s", error)
         untold.tell_at = time.monotonic() + SILENT_FOR
