@@ -1,4 +1,7 @@
-"""Our handlers: with no option set, one by one, and in batches of 200; a process has that of TOPIC, and no other."""
+"""Our handlers: with no option set, one by one, and in batches of 200; a process has that of TOPIC, and no other.
+
+It handles the topics of MORE_TOPICS too.
+"""
 
 import inspect
 import os
@@ -29,19 +32,20 @@ ALL: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
 }
 
 TOPIC = os.environ["TOPIC"]
+TOPICS = [TOPIC, *os.environ.get("MORE_TOPICS", "").split()]
 _act, _options = ALL[TOPIC]
 
 
 if inspect.iscoroutinefunction(_act):
 
-    @handler(TOPIC, name=f"benchmarks.{TOPIC}", **_options)
+    @handler(*TOPICS, name=f"benchmarks.{TOPIC}", **_options)
     async def handle_async(number: int) -> None:
         """What the topic's records want, of what waits."""
         await _act(number)
 
 else:
 
-    @handler(TOPIC, name=f"benchmarks.{TOPIC}", **_options)
+    @handler(*TOPICS, name=f"benchmarks.{TOPIC}", **_options)
     def handle(number: int) -> None:
         """What the topic's records want."""
         _act(number)

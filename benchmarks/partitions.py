@@ -1,8 +1,8 @@
 """The cost of partitions while nothing comes: CPU of the bridge and commands of Redis a minute, start, `/metrics`.
 
 Each number of source partitions has a Kafka and a Redis of its own, one handler with the default retries, and nothing
-produced. `PARTITIONS` (`4,64,256`) says how many, `SETTLE_SECONDS` (10) how long they rest once all have begun, and
-`IDLE_SECONDS` (60) how long they are measured.
+produced. `PARTITIONS` (`4,64,256`; `20x100` is 20 topics of 100) says how many, `SETTLE_SECONDS` (10) how long they
+rest once all have begun, and `IDLE_SECONDS` (60) how long they are measured.
 """
 
 import os
@@ -20,7 +20,9 @@ from benchmarks.stack import Stack, stack
 from benchmarks.ways import group
 from tests.servers.process import free_port
 
-NUMBERS: Final = [int(number) for number in os.environ.get("PARTITIONS", "4,64,256").split(",")]
+NUMBERS: Final = os.environ.get("PARTITIONS", "4,64,256").split(",")
+#: Kafka refuses a request that creates more partitions.
+MOST_CREATED: Final = 1_000
 SECONDS: Final = float(os.environ.get("IDLE_SECONDS", "60"))
 SETTLE: Final = float(os.environ.get("SETTLE_SECONDS", "10"))
 #: Seconds until a bridge must be ready.
@@ -35,13 +37,18 @@ def main() -> None:
         _measure(number)
 
 
-def _measure(partitions: int) -> None:
+def _measure(number: str) -> None:
+    count, _, each = number.rpartition("x")
+    topics = ["plain", *(f"plain-{number}" for number in range(2, int(count or 1) + 1))]
+    at_once = max(1, MOST_CREATED // int(each))
     with stack() as on:
-        on.kafka.create_topics("plain", partitions=partitions)
+        for at in range(0, len(topics), at_once):
+            on.kafka.create_topics(*topics[at : at + at_once], partitions=int(each))
         on.marks(1)
         port = free_port()
         begun = time.monotonic()
-        with on.process("bridge", BRIDGE_GROUP=group(), TOPIC="plain", BRIDGE_HTTP_PORT=str(port)) as bridge:
+        environment = {"TOPIC": "plain", "MORE_TOPICS": " ".join(topics[1:]), "BRIDGE_HTTP_PORT": str(port)}
+        with on.process("bridge", BRIDGE_GROUP=group(), **environment) as bridge:
             _wait_ready(port)
             start, start_cpu = time.monotonic() - begun, _cpu(bridge.pid)
             _wait_begun(on)
@@ -56,7 +63,7 @@ def _measure(partitions: int) -> None:
         a_minute, commands = spent * 60 / seconds, sum(rates.values())
         most = sorted(rates.items(), key=lambda rate: -rate[1])[:9]
         print(
-            f"partitions: {partitions:5}: idle {a_minute:5.2f} s of CPU a minute, {commands:6.0f} commands/s;"
+            f"partitions: {number:>6}: idle {a_minute:5.2f} s of CPU a minute, {commands:6.0f} commands/s;"
             f" ready after {start:.1f} s with {start_cpu:.1f} s of CPU, all begun with {begun_cpu:.1f} s;"
             f" /metrics {metrics / 1000:,.0f} kB, by partition {by_partition / 1000:,.0f} kB;"
             f" {resident / 2**20:.0f} MiB\n    " + ", ".join(f"{name} {rate:.1f}" for name, rate in most),

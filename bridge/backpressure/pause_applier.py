@@ -5,6 +5,7 @@ topics and suspended handlers, and applies it. No other file pauses or resumes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf
 from typing import Any
 
 from bridge.backpressure.queue_pressure import QueuePressure
@@ -15,6 +16,7 @@ from bridge.formats.delivery_identity import Place
 from bridge.formats.pause_reasons import PauseReason
 from bridge.kafka.clients import Consumer, TopicPartition
 from bridge.partitions.assignment import Assignment
+from bridge.partitions.partition_limits import HeldBytesLimit
 
 
 class PauseApplier:
@@ -22,6 +24,7 @@ class PauseApplier:
 
     Parameters:
         source_of: returns the source of a retry or replay topic, and a source itself.
+        held: the limit of the bytes that all partitions hold.
     """
 
     def __init__(
@@ -31,9 +34,10 @@ class PauseApplier:
         metrics: BridgeMetrics,
         source_of: Callable[[str], str] = str,
         sources: TopicPressure | None = None,
+        held: HeldBytesLimit | None = None,
     ) -> None:
         self._assignment, self._queues, self._metrics = assignment, queues, metrics
-        self._sources = sources
+        self._sources, self._held = sources, held
         self._source_of = source_of
         self._reasons: dict[Place, str] = {}
         self._shown: dict[Place, str] = {}
@@ -91,10 +95,10 @@ class PauseApplier:
     def _wanted(
         self, beginning: Iterable[Place], halted: Collection[str], suspended: SuspendedHandlers
     ) -> dict[Place, str]:
+        busy = self._assignment.busy
+        share = inf if self._held is None else self._held.find_share(partition.held_bytes for partition in busy)
         wanted: dict[Place, str] = {
-            partition.place: reason
-            for partition in self._assignment.busy
-            if (reason := partition.pressure()) is not None
+            partition.place: reason for partition in busy if (reason := partition.pressure(share)) is not None
         }
         pressed = frozenset(wanted)
         wanted.update(self._queues.pauses(self._assignment))

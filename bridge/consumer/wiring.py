@@ -43,6 +43,7 @@ from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Ledger, LogHistory
 from bridge.partitions.assignment import Assignment
+from bridge.partitions.partition_limits import HeldBytesLimit
 from bridge.settings import Settings
 
 #: Seconds for an answer of the ledger (tried twice): more than a wait for the disk, less than a shutdown may take.
@@ -242,7 +243,14 @@ class ConsumerParts:
                 PartitionStarts(assignment, setup.catalog, logs, finder, clock),
                 PartitionRereads(assignment),
                 RetryRewinds(assignment),
-                PauseApplier(assignment, queues, metrics, setup.catalog.source_of, sources),
+                PauseApplier(
+                    assignment,
+                    queues,
+                    metrics,
+                    setup.catalog.source_of,
+                    sources,
+                    HeldBytesLimit(file.kafka_pause_above_held_bytes),
+                ),
             ),
             retry_time=RetryTimeShare(file.kafka_retry_share, clock),
             marks=marks,

@@ -129,7 +129,10 @@ class PauseReason(StrEnum):
         advice=ADD_WORKERS,
     )
     MEMORY_FULL = _Explained(
-        "messages that wait take much memory", means="100 MB of them", ends="at half of it", advice=ADD_WORKERS
+        "messages that wait take much memory",
+        means="100 MB of them, or a bridge's partitions together hold over `kafka_pause_above_held_bytes`",
+        ends="at half of it",
+        advice=ADD_WORKERS,
     )
     DEPENDENCIES_DOWN = _Explained(
         "what its handlers need is down",

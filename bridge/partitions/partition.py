@@ -1,6 +1,7 @@
 """A partition of a source topic: its records, the deliveries to hand out, the offset to commit."""
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
@@ -216,11 +217,21 @@ class Partition:
             if lane is not None and lane.waiting >= max(HOT_FROM, waiting / 2)
         ]
 
-    def pressure(self) -> PauseReason | None:
-        """Return why this partition must pause, or `None`."""
+    @property
+    def held_bytes(self) -> int:
+        """Return the bytes of the records that it holds."""
+        return self._bytes
+
+    def pressure(self, share: float = inf) -> PauseReason | None:
+        """Return why this partition must pause, or `None`.
+
+        Parameters:
+            share: the most bytes that the limit of all partitions leaves it.
+        """
         self._paused = choose_pause_reason(
             sum(queue.waiting for queue in self._queues),
             self._bytes,
+            share=share,
             window_full=self._is_window_full,
             ordered=self.chosen.order is not None or self._keeps,
             paused=self._paused is not None,

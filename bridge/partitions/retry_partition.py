@@ -8,6 +8,7 @@ which have become due, is decided in retry_read_ahead.py.
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -293,8 +294,8 @@ class RetryPartition(Partition):
         """Return nothing: the source's partition keeps the order."""
         return []
 
-    def pressure(self) -> PauseReason | None:
-        """Return why this partition must pause, or `None`."""
+    def pressure(self, share: float = inf) -> PauseReason | None:
+        """Return why this partition must pause, or `None`; its read-ahead has limits of its own, whatever the share."""
         self._make_room()
         if self._is_window_full:
             self._paused = PauseReason.WINDOW_FULL

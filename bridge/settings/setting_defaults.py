@@ -50,6 +50,8 @@ class FileSettings(BaseModel):
         kafka_pause_above_seconds: the same for the seconds that all processes of a queue need for its backlog.
         kafka_pause_dead_letters_a_minute: dead letters of a topic within a minute above which it is paused.
         kafka_pause_above_parked: records in a topic's retry topics above which it is paused.
+        kafka_pause_above_held_bytes: bytes of records that all partitions of a bridge hold above which those with the
+            most are paused.
         kafka_window: offsets from the first unsettled one to the last one read above which a partition with
             commit="completion" is paused.
         kafka_stuck_after: seconds after which an unsettled hand-off is checked, and repeated if its task is lost.
@@ -79,6 +81,7 @@ class FileSettings(BaseModel):
     kafka_pause_above_seconds: float | None = Field(default=None, gt=0)
     kafka_pause_dead_letters_a_minute: int | None = Field(default=None, gt=0)
     kafka_pause_above_parked: int | None = Field(default=None, gt=0)
+    kafka_pause_above_held_bytes: int = Field(default=200_000_000, gt=0)
     kafka_window: int = Field(default=DEFAULT_WINDOW, ge=1_000)
     kafka_stuck_after: float = Field(default=3_600, ge=1)
     kafka_unknown_for: float = Field(default=3_600, ge=0)

@@ -22,6 +22,7 @@ from bridge.ledger import RETRY_RECORD, Fate
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.ordering import Portion
 from bridge.partitions.partition import Partition
+from bridge.partitions.partition_limits import HeldBytesLimit
 from bridge.partitions.retry_partition import RetryPartition
 from bridge.settings import TopicSettings
 from tests.hypothesis_profiles import examples
@@ -102,9 +103,9 @@ def test_pauses_ask_only_busy_partitions_and_a_paused_one_is_busy_until_it_resum
     asked: list[Partition] = []
     for kind in (Partition, RetryPartition):
 
-        def ask(partition: Any, pressure: Any = kind.pressure) -> Any:
+        def ask(partition: Any, share: float, pressure: Any = kind.pressure) -> Any:
             asked.append(partition)
-            return pressure(partition)
+            return pressure(partition, share)
 
         monkeypatch.setattr(kind, "pressure", ask)
     made = assigned()
@@ -126,6 +127,26 @@ def test_pauses_ask_only_busy_partitions_and_a_paused_one_is_busy_until_it_resum
     assert made.busy == [one]
     pauses.apply(consumer, [], blocked=False)
     assert (consumer.resumed, made.busy, {*asked}) == ([one.place], [], {one})
+
+
+def test_partitions_that_together_hold_more_than_the_bridge_may_pause_and_one_that_holds_less_does_not() -> None:
+    made = assigned()
+    consumer: Any = SimpleNamespace(pause=lambda _: None, resume=lambda _: None)
+    nothing: Any = SimpleNamespace(pauses=lambda _: {})
+    few, many = made.get_partition(("orders", 0)), [made.get_partition(("orders", number)) for number in range(1, 21)]
+    made.note_read([partition.place for partition in (few, *many)])
+    few.receive(records(0), {CHARGE: bytes(1)})
+    for partition in many:
+        partition.receive(records(*range(100)), {CHARGE: bytes(100)})
+    limit = HeldBytesLimit(few.held_bytes * 1_000)
+    pauses = PauseApplier(made, nothing, BridgeMetrics(), held=limit)
+    pauses.apply(consumer, [], blocked=False)
+    assert pauses.reasons == {partition.place: PauseReason.MEMORY_FULL for partition in many}
+    for partition in many:
+        for group, _ in partition.take():
+            partition.note_handed(group.handler, group.offsets)
+    pauses.apply(consumer, [], blocked=False)
+    assert pauses.reasons == {}
 
 
 class Client:
