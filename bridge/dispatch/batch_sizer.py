@@ -28,8 +28,9 @@ GROWING_EVERY: Final = 0.05
 POLL_EVERY: Final = 0.1
 #: Seconds after a hand-off within which a size can grow.
 GROWS_FOR: Final = 1.0
-#: Seconds between two polls of the living workers.
+#: Seconds between two polls of the living workers, and of the costs of handlers whose cost is known.
 WORKERS_EVERY: Final = 1.0
+COSTS_EVERY: Final = 0.5
 #: Seconds after a hand-off during which a handler counts as a user of the queue, and as one that would use more.
 SHARED_FOR: Final = 60.0
 FULL_FOR: Final = 5.0
@@ -76,7 +77,7 @@ class BatchSizer:
         #: The last portion of each handler, and when one was last used up.
         self._portions: dict[str, Portion] = {}
         self._full_at: dict[str, float] = {}
-        self._poll_at = self._workers_at = 0.0
+        self._poll_at = self._workers_at = self._costs_at = 0.0
         #: By handler: since when its first measured times are awaited.
         self._waits_since: dict[str, float] = {}
         #: Since when polls fail.
@@ -105,7 +106,7 @@ class BatchSizer:
             self._fails_since = None
 
     def _poll(self) -> None:
-        known = self._times.read_costs(self._sizes) if self._times is not None else {}
+        known = self._read_costs()
         queued = self._broker.read_lengths(list(self._queues))
         now = self._clock()
         if now >= self._workers_at:
@@ -113,6 +114,8 @@ class BatchSizer:
             self._processes_last |= self._processes
             self._workers_at = now + WORKERS_EVERY
         self._known = known
+        if now >= self._costs_at:
+            self._costs_at = now + COSTS_EVERY
         for queue, length in queued.items():
             self._queues[queue].update_length(length, now)
         self._see_unended(now)
@@ -132,11 +135,25 @@ class BatchSizer:
         )
         self._poll_at = now + (GROWING_EVERY if growing else POLL_EVERY)
 
+    def _read_costs(self) -> Mapping[str, KnownCost]:
+        """Return the costs of all handlers; those that are known are read again now and then."""
+        if self._times is None:
+            return {}
+        if self._clock() >= self._costs_at:
+            return self._times.read_costs(self._sizes)
+        unknown = [name for name in self._handed_at if name in self._sizes and self._cost(name) is None]
+        return {**self._known, **self._times.read_costs(unknown)} if unknown else self._known
+
     def _see_unended(self, now: float) -> None:
-        """Forget the messages that have ended."""
+        """Forget the messages that have ended, of handlers whose room depends on that."""
         if self._ledger is None:
             return
-        asked = [(unended, *each) for unended in self._unended.values() for each in unended.questions()]
+        asked = [
+            (unended, *each)
+            for name, unended in self._unended.items()
+            if self._cost(name) is None or unended.count > self._processes.get(self._routes.handlers[name].queue, 0)
+            for each in unended.questions()
+        ]
         fates = self._ledger.fates_of([(account, offsets) for _, account, offsets in asked]) if asked else []
         for (unended, account, offsets), found in zip(asked, fates, strict=True):
             unended.take_in_fates(account, offsets, found)

@@ -17,7 +17,7 @@ class World:
     """A ledger, a broker and a clock that a test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **handler: Any) -> None:
-        self.now, self.looks = 100.0, 0
+        self.now, self.looks, self.read, self.asked = 100.0, 0, 0, 0
         self.found, self.queued = KnownCost(), 0
         self.ended: set[int] = set()
         self.wiped = False
@@ -30,6 +30,7 @@ class World:
 
     def read_costs(self, handlers: Any) -> dict[str, KnownCost]:
         self.looks += 1
+        self.read += len(handlers)
         return dict.fromkeys(handlers, self.found)
 
     def living(self) -> dict[str, Any]:
@@ -39,6 +40,7 @@ class World:
         return dict.fromkeys(queues, self.queued)
 
     def fates_of(self, questions: Any) -> list[bytes]:
+        self.asked += len(questions)
         return [bytes(self._fate(offset) for offset in offsets) for _, offsets in questions]
 
     def _fate(self, offset: int) -> Fate:
@@ -59,6 +61,37 @@ def test_a_look_is_not_repeated_before_its_time(monkeypatch: pytest.MonkeyPatch)
     for _ in range(5):
         world.sizes.poll()
     assert world.looks == 1
+
+
+def test_costs_that_are_known_are_read_twice_a_second_and_unknown_ones_at_each_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    reads = []
+    for found in (KnownCost(), KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))):
+        world.found, world.read = found, 0
+        for _ in range(100):
+            world.now += 0.05
+            world.sizes.note_handed("charge", 1, 1)
+            world.sizes.poll()
+        reads.append(world.read)
+    assert reads[0] >= 90
+    assert reads[1] <= 11
+
+
+def test_fates_are_read_only_while_more_messages_run_or_wait_than_there_are_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    world.found = KnownCost(DeliveryCost(10, 20.0, 40.0))
+    world.look(12)
+    asked = []
+    for messages in (4, 5):
+        for offset in range(messages):
+            world.sizes.note_message("charge", Account("charge", "orders", "id", 0), [offset])
+        world.look()
+        asked.append(world.asked)
+    assert asked == [0, 1]
 
 
 def test_little_goes_out_until_times_are_known_however_long_the_first_run_takes(
