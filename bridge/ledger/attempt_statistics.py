@@ -184,7 +184,7 @@ _FIELDS: Final = OutcomeSummary._fields
 
 
 def note_outcomes(ledger: Ledger, found: Mapping[TopicHandler, RecentAttempts], now: float) -> None:
-    """Report how attempts ended.
+    """Report how attempts ended, in one step.
 
     Parameters:
         now: Unix time by the clock of the attempts' times.
@@ -192,19 +192,20 @@ def note_outcomes(ledger: Ledger, found: Mapping[TopicHandler, RecentAttempts], 
     Raises:
         LedgerUnavailable: Redis did not answer.
     """
-    for whose, attempts in found.items():
+    if not found:
+        return
+    args: list[Any] = [LOST_TOGETHER, KEPT_FOR]
+    for attempts in found.values():
         failing = attempts.failed_at is not None and attempts.first_failed_at is not None
-        args: list[Any] = [
+        args += [
             "" if attempts.done_at is None else max(0.0, now - attempts.done_at),
             max(0.0, now - (attempts.failed_at or now)) if failing else "",
             max(0.0, now - (attempts.first_failed_at or now)) if failing else "",
             attempts.failed,
             attempts.error,
             attempts.lost,
-            LOST_TOGETHER,
-            KEPT_FOR,
         ]
-        ledger.run("note how attempts ended", NOTE_OUTCOMES, [_outcomes_key(ledger, *whose)], args)
+    ledger.run("note how attempts ended", NOTE_OUTCOMES, [_outcomes_key(ledger, *whose) for whose in found], args)
 
 
 def read_outcomes(ledger: Ledger, whose: Iterable[TopicHandler], now: float) -> dict[TopicHandler, OutcomeSummary]:

@@ -51,6 +51,16 @@ def test_of_what_never_ran_nothing_is_known(ledger: Ledger) -> None:
     assert read_outcomes(ledger, [CHARGE], time.time())[CHARGE] == OutcomeSummary()
 
 
+def test_each_handler_of_one_report_has_its_own_outcomes(ledger: Ledger) -> None:
+    now, notify = time.time(), ("orders", "shop.notify")
+    failed = attempts(failed=(now - 30,), error="KeyError: 'sku'")
+    note_outcomes(ledger, {CHARGE: attempts(done=now - 60), notify: failed}, now)
+    found = read_outcomes(ledger, [CHARGE, notify], time.time())
+    assert (found[CHARGE].failed, found[notify].failed, found[notify].error) == (0, 1, "KeyError: 'sku'")
+    assert found[CHARGE].done_at == pytest.approx(now - 60, abs=1)
+    assert found[notify].failing_since == pytest.approx(now - 30, abs=1)
+
+
 def test_failures_of_all_processes_are_added_up_since_the_last_success(ledger: Ledger) -> None:
     now = time.time()
     first = attempts(done=now - 60, failed=(now - 50, now - 40), error="KeyError: 'sku'")

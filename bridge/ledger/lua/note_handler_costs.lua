@@ -1,7 +1,7 @@
--- The recent cost of deliveries to handlers. KEYS: a hash for each handler. ARGV: seconds to keep them, seconds after which
--- earlier measurements count a third, then for each handler: how many deliveries were handled, seconds that they took,
--- the sum of the squares of the times, seconds besides, whether a process was lost, whether a delivery was slow, and how
--- many deliveries a process runs side by side (0: unchanged).
+-- The recent cost of deliveries to handlers. KEYS: a hash for each handler. ARGV: seconds to keep them, seconds after
+-- which earlier measurements count a third, then for each handler: how many deliveries were handled, seconds that they
+-- took, the sum of the squares of the times, seconds besides, whether a process was lost, whether a delivery was slow,
+-- and how many deliveries a process runs side by side (0: unchanged).
 -- Earlier measurements fade with the time that the new deliveries took, so that a slow one is noticed at once.
 -- A value that is no finite number of at least 0 was never measured: all values are reset then.
 local names = {'deliveries', 'seconds', 'squares', 'beside'}
