@@ -11,8 +11,8 @@ from bridge.ledger.handler_costs import DeliveryCost, KnownCost
 
 #: Seconds that a batch may take.
 WITHIN: Final = 0.05
-#: Most seconds of a batch while more of the handler's deliveries wait than its processes keep up with: this part of the
-#: wait. Fewer messages are then less work, for the machine and for what waits.
+#: Most seconds of a batch of a quick handler while more of its deliveries wait than its processes keep up with: this
+#: part of the wait. Fewer messages are then less work, for the machine and for what waits.
 WITHIN_BACKLOG: Final = 0.25
 PART_OF_WAIT: Final = 0.1
 #: The same if a process runs them side by side, by the time of the runs alone: those behind a slow one do not wait for
@@ -53,7 +53,7 @@ def find_batch_size(known: KnownCost, before: int, at_once: int = 1, wait: float
         return BatchSize(1, "a process was lost with one of its messages", grows=True)
     if known.cost is None:
         return BatchSize(1, "its times are not known yet", grows=True)
-    within = max(WITHIN, min(WITHIN_BACKLOG, wait * PART_OF_WAIT))
+    within = max(WITHIN, min(WITHIN_BACKLOG, wait * PART_OF_WAIT)) if _is_quick(known.cost) else WITHIN
     most, why = _largest_batch(known.cost, within), _format_cost(known.cost)
     if within > WITHIN and most > 1:
         why = f"{why}, and {_format_seconds(wait)} of them wait"
@@ -79,6 +79,11 @@ def share_among_processes(size: BatchSize, ready: int, queued: int, processes: i
     if size.number == 1 or wanted <= 0 or ready // wanted >= size.number:
         return size
     return BatchSize(max(1, ready // wanted), f"{max(1, processes)} processes share {ready} that wait", size.grows)
+
+
+def _is_quick(cost: DeliveryCost) -> bool:
+    """Return whether a message is worth batching: two runs take no longer than a batch may."""
+    return 2 * cost.seconds <= WITHIN * cost.deliveries
 
 
 def _largest_batch(cost: DeliveryCost, within: float) -> int:

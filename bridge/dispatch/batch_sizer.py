@@ -135,7 +135,7 @@ class BatchSizer:
         )
         self._poll_at = now + (GROWING_EVERY if growing else POLL_EVERY)
 
-    def _read_costs(self) -> Mapping[str, KnownCost]:
+    def _read_costs(self) -> dict[str, KnownCost]:
         """Return the costs of all handlers; those that are known are read again now and then."""
         if self._times is None:
             return {}

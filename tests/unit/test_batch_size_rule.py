@@ -125,6 +125,10 @@ def test_a_batch_takes_a_tenth_of_what_its_deliveries_wait_anyway(wait: float, n
     assert (size.number, size.why) == (number, why)
 
 
+def test_what_goes_one_by_one_does_so_however_much_waits() -> None:
+    assert find_batch_size(KnownCost(cost(30 * MS)), 500, wait=100.0).number == 1
+
+
 @pytest.mark.parametrize("part", [0.01, 0.001, 0.0001])
 def test_what_is_mostly_quick_and_now_and_then_very_slow_goes_in_small_batches(part: float) -> None:
     quick, slow = 0.1 * MS, 2.0
