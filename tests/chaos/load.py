@@ -4,8 +4,9 @@ import json
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
@@ -31,8 +32,20 @@ DOINGS: Final = {
 #: Why it dies, where it must; anything else ends as done.
 DIES: Final = {"dead": "permanent", "fail 99": "exhausted", "kill 99": "poison", "undecodable": "undecodable"}
 KEYS: Final = 25
+#: How often a record of a topic with unique names is one of the last ones again, and how many those are.
+AGAIN: Final = 0.4
+RECENT: Final = 20
 Headers = list[tuple[str, str | bytes | None]]
 HUGE: Final = 200_000
+
+
+class Produced(NamedTuple):
+    """A record as it is produced."""
+
+    uid: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
 
 
 class Load:
@@ -56,6 +69,7 @@ class Load:
         self._topics, self._doings = topics, doings
         self._draw = random.Random(f"{seed} load")
         self._numbers = dict.fromkeys(self._topics, 0)
+        self._recent: dict[str, deque[Produced]] = {name: deque(maxlen=RECENT) for name in self._topics}
         self.acknowledged: dict[str, set[str]] = {name: set() for name in self._topics}
         self.refused: dict[str, int] = dict.fromkeys(self._topics, 0)
         self._producers: dict[str, Producer] = {}
@@ -89,9 +103,15 @@ class Load:
             self._stop.wait(0.02)
 
     def _produce(self, name: str) -> None:
-        self._numbers[name] += 1
-        uid = f"{name}.{self._numbers[name]}"
-        key, value, headers = self._record(uid, self._topics[name])
+        recent = self._recent[name]
+        if self._topics[name].unique and recent and self._draw.random() < AGAIN:
+            made = self._draw.choice(recent)
+        else:
+            self._numbers[name] += 1
+            uid = f"{name}.{self._numbers[name]}"
+            made = Produced(uid, *self._record(uid, self._topics[name]))
+            recent.append(made)
+        uid, key, value, headers = made
 
         def acknowledged(error: Any, record: Any) -> None:
             if error is None:

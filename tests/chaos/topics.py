@@ -10,7 +10,8 @@ class Topic(NamedTuple):
     """A topic without its prefix: its handlers (tests/handlers/load.py), its entry in `kafka_topics`, its partitions.
 
     `ordered` is what it keeps in order, "key", "partition" or nothing; `whole` says that no fault takes its log;
-    `sends` that its handler sends.
+    `sends` that its handler sends; `shares` that several of its records run in a process at once; `unique` that its
+    records have names, by which one that is written again is done without a run.
     """
 
     handlers: tuple[str, ...]
@@ -18,6 +19,8 @@ class Topic(NamedTuple):
     partitions: int = 2
     whole: bool = True
     sends: bool = False
+    shares: bool = False
+    unique: bool = False
 
     @property
     def ordered(self) -> str:
@@ -49,6 +52,12 @@ TOPICS: Final[Mapping[str, Topic]] = {
     "tiers_steps": Topic(("third", "fourth"), {**COMPLETION, "order": "key", "sequence": ("third", "fourth")}),
     "needs": Topic(("needs",)),
     "sends": Topic(("sends",), COMPLETION, sends=True),
+    "beside": Topic(("beside",), COMPLETION, shares=True),
+    "beside_keyed": Topic(("beside_keyed",), {**COMPLETION, "order": "key"}, shares=True),
+    "bulk": Topic(("bulk",), shares=True),
+    "bulk_keyed": Topic(("bulk_keyed",), {**COMPLETION, "order": "key"}, shares=True),
+    "unique": Topic(("unique",), COMPLETION, unique=True),
+    "unique_beside": Topic(("unique_beside",), COMPLETION, shares=True, unique=True),
     "again": Topic(("again",), COMPLETION, whole=False),
     "cut": Topic(("cut",), COMPLETION, whole=False),
 }

@@ -151,13 +151,12 @@ class Repeat(NamedTuple):
 
 def _repeats(found: Verdict, topic: Topic, ends: Ends, killers: set[str], faults: list[Happened]) -> None:
     for which, entries in ends.done.items():
-        # A record that the load wrote twice is two.
-        for coordinates in {entry.coordinates for entry in entries}:
-            runs = sorted((entry for entry in entries if entry.coordinates == coordinates), key=lambda each: each.at)
-            for first, second in pairwise(runs):
+        for runs in _runs_of_one(topic, entries, ends.begun.get(which, ())):
+            for first, second in pairwise(sorted(runs, key=lambda each: each.at)):
                 repeat = Repeat(first.at, second.at, (first.pid, second.pid), topic.whole)
-                unsent = topic.sends and _was_killed(first, ends, killers)
-                if reason := cause(repeat, faults) or (UNSENT if unsent else None):
+                neighbour = UNSENT if topic.sends else UNMARKED_BESIDE if topic.shares else None
+                killed = neighbour if neighbour and _was_killed(first, ends, killers, beside=topic.shares) else None
+                if reason := cause(repeat, faults) or killed:
                     found.twice[reason] += 1
                 else:
                     found.unexplained.append(f"{which}: {first} {second}")
@@ -171,6 +170,18 @@ def _repeats(found: Verdict, topic: Topic, ends: Ends, killers: set[str], faults
                     found.unexplained.append(f"dead letters of {which}: {one:.3f} {other:.3f}")
 
 
+def _runs_of_one(topic: Topic, done: Sequence[Entry], begun: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """The runs of which one should be: of a record, and of all records with one unique name."""
+    # A record that the load wrote twice is two.
+    for coordinates in {entry.coordinates for entry in done}:
+        yield [entry for entry in done if entry.coordinates == coordinates]
+    if topic.unique:
+        # The old version knows no names.
+        knows = {entry.pid for entry in begun if entry.outcome == "named"}
+        first = {entry.coordinates: entry for entry in reversed(done)}
+        yield [entry for entry in first.values() if entry.pid in knows]
+
+
 def _repeats_of_letter(one: float, other: float, runs: Sequence[Entry], topic: Topic) -> Iterator[Repeat]:
     """What a second dead letter may be: each two processes that have run its delivery may have written the two."""
     yield Repeat(one, other, whole=topic.whole)
@@ -182,10 +193,19 @@ def _repeats_of_letter(one: float, other: float, runs: Sequence[Entry], topic: T
 UNSENT: Final = "killed by a neighbour before it was sent"
 
 
-def _was_killed(entry: Entry, ends: Ends, killers: set[str]) -> bool:
-    """Whether the process of an entry was killed by one of these records so soon after it."""
+#: docs/concepts/guarantees.md: what a process ran side by side, or in one bulk call, runs again if it is killed.
+UNMARKED_BESIDE: Final = "killed by a neighbour that ran in its process"
+
+
+def _was_killed(entry: Entry, ends: Ends, killers: set[str], *, beside: bool) -> bool:
+    """Whether the process of an entry was killed by one of these records so soon after it.
+
+    Parameters:
+        beside: whether that record may have begun before it.
+    """
     runs = (each for (_, uid), found in ends.begun.items() if uid in killers for each in found)
-    return any(each.pid == entry.pid and 0 <= each.at - entry.at < UNMARKED for each in runs)
+    since = -UNMARKED if beside else 0
+    return any(each.pid == entry.pid and since <= each.at - entry.at < UNMARKED for each in runs)
 
 
 #: Seconds before its end in which what a process did may not be marked, with what a machine at its limit adds.

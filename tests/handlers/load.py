@@ -2,11 +2,12 @@
 has done. What a record says stands in its headers, so that its value may be anything.
 """
 
+import asyncio
 import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tasks
 from tasks import DeadLetter, Message, RetryLater, handler
@@ -22,30 +23,66 @@ class BankAwayError(Exception):
     """What the handler `needs` needs does not answer."""
 
 
-def act(name: str, order: Any, message: Message) -> None:
+class Doing(NamedTuple):
+    """What a record has its handler do, and for how long or how often."""
+
+    do: str
+    how: str
+
+
+def read_doing(name: str, message: Message) -> Doing:
     """What the header `do` says, for the handler that `who` names, if it names one: see tests/chaos/load.py."""
     headers = {label: (raw or b"").decode() for label, raw in message.headers}
     said = headers["do"] if headers.get("who", name) == name else "ok"
     do, _, how = said.partition(" ")
-    enter(name, headers["uid"], message, "begun")
-    if do == "sleep":
-        time.sleep(float(how))
-    elif do == "dead":
-        raise DeadLetter("as it says")
-    elif do == "fail" and message.attempt <= int(how):
-        raise ConnectionError("as it says")
-    elif do == "later" and message.attempt == 1:
-        raise RetryLater(float(how))
-    elif do == "kill" and _kills(name, headers["uid"]) < int(how):
+    return Doing(do, how)
+
+
+def begin(name: str, message: Message, *, knows_names: bool = False) -> Doing:
+    """Write that a run begins, and return what it is to do."""
+    enter(name, read_uid(message), message, "named" if knows_names else "begun")
+    return read_doing(name, message)
+
+
+def read_uid(message: Message) -> str:
+    """The load's own name of a record."""
+    return (message.header("uid") or b"").decode()
+
+
+def act(name: str, order: Any, message: Message, *, knows_names: bool = False) -> None:
+    """Do what a record says."""
+    doing = begin(name, message, knows_names=knows_names)
+    if doing.do == "sleep":
+        time.sleep(float(doing.how))
+    finish(name, message, doing)
+
+
+def fault(message: Message, doing: Doing) -> Exception | None:
+    """What a record has its handler raise."""
+    if doing.do == "dead":
+        return DeadLetter("as it says")
+    if doing.do == "fail" and message.attempt <= int(doing.how):
+        return ConnectionError("as it says")
+    if doing.do == "later" and message.attempt == 1:
+        return RetryLater(float(doing.how))
+    return None
+
+
+def finish(name: str, message: Message, doing: Doing) -> None:
+    """Raise or kill, if the record says so; else send, if the handler sends, and write that it is done."""
+    uid = read_uid(message)
+    if (error := fault(message, doing)) is not None:
+        raise error
+    if doing.do == "kill" and _kills(name, uid) < int(doing.how):
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "needs" and Path(f"{os.environ['BOOK']}.away").exists():
         raise BankAwayError("the bank is away")
     # The old version cannot send.
     if name == "sends" and hasattr(message, "publish"):
-        message.publish(f"{_PREFIX}.out", headers["uid"], key=message.key)
-        message.publish(f"{_PREFIX}.out", None, key=headers["uid"])
-        enter(name, headers["uid"], message, "sent")
-    enter(name, headers["uid"], message, "done")
+        message.publish(f"{_PREFIX}.out", uid, key=message.key)
+        message.publish(f"{_PREFIX}.out", None, key=uid)
+        enter(name, uid, message, "sent")
+    enter(name, uid, message, "done")
 
 
 def _kills(name: str, uid: str) -> int:
@@ -56,13 +93,51 @@ def _kills(name: str, uid: str) -> int:
     return mark.stat().st_size - 1
 
 
-def declare(name: str, topic: str = "", **options: Any) -> None:
+def declare(name: str, topic: str = "", *, knows_names: bool = False, **options: Any) -> None:
     """A handler of the topic of its own name, or of another."""
 
     def run(order: Any, message: Message) -> None:
-        act(name, order, message)
+        act(name, order, message, knows_names=knows_names)
 
     handler(f"{_PREFIX}.{topic or name}", name=name, **{**RETRIES, **options})(run)
+
+
+def declare_beside(name: str, *, knows_names: bool = False, **options: Any) -> None:
+    """An async handler of the topic of its own name, of which several run at once."""
+
+    async def run(order: Any, message: Message) -> None:
+        doing = begin(name, message, knows_names=knows_names)
+        await asyncio.sleep(float(doing.how) if doing.do == "sleep" else 0.002)
+        finish(name, message, doing)
+
+    handler(f"{_PREFIX}.{name}", name=name, concurrency=8, **{**RETRIES, **options})(run)
+
+
+def declare_bulk(name: str, *, blames: bool) -> None:
+    """A bulk handler of the topic of its own name.
+
+    Parameters:
+        blames: whether it fails each record that says so, and does the others; else it does nothing and raises for all,
+            so that nothing is done before what is in front of it. A later time is for single ones: it asks for none.
+    """
+
+    def run(orders: list[Any], messages: Any) -> None:
+        failed = {
+            index: error
+            for index, message in enumerate(messages)
+            if (error := fault(message, read_doing(name, message))) is not None
+            and (blames or not isinstance(error, RetryLater))
+        }
+        if failed and not blames:
+            raise next(iter(failed.values()))
+        for index, error in failed.items():
+            messages.fail(index, error)
+        for index, message in enumerate(messages):
+            if index not in failed:
+                doing = begin(name, message)
+                finish(name, message, doing if doing.do != "later" else Doing("ok", ""))
+
+    handler(f"{_PREFIX}.{name}", name=name, bulk=50, **RETRIES)(run)
 
 
 # tests/chaos/topics.py has what becomes of each topic.
@@ -90,3 +165,14 @@ else:
 declare("sends")
 declare("again")
 declare("cut", batch=5)
+# The old version runs these one by one, and knows no names.
+if hasattr(tasks, "Messages"):
+    declare_beside("beside")
+    declare_beside("beside_keyed")
+    declare_bulk("bulk", blames=True)
+    declare_bulk("bulk_keyed", blames=False)
+    declare("unique", knows_names=True, unique_by="header:uid")
+    declare_beside("unique_beside", knows_names=True, unique_by="header:uid")
+else:
+    for each in ("beside", "beside_keyed", "bulk", "bulk_keyed", "unique", "unique_beside"):
+        declare(each)

@@ -146,3 +146,36 @@ def test_a_second_dead_letter_is_excused_by_what_befell_the_processes_that_ran_i
     letters = [letter("a", "permanent"), letter("a", "permanent", at=20)]
     found = judge(PLAIN, [record("a", do="dead")], begun, letters, faults)
     assert (found.twice, len(found.unexplained)) == (why, 0 if why else 1)
+
+
+NAMED = Topic(("work",), {"commit": "completion"}, unique=True)
+
+
+def named(coordinates: str, at: float, pid: int = 1) -> list[Entry]:
+    begun = Entry("work", "a", coordinates, "named", at - 0.1, pid)
+    return [begun, begun._replace(outcome="done", at=at)]
+
+
+@pytest.mark.parametrize(
+    ("faults", "unexplained"), [([], 1), ([happened("killed", 10.05)], 0), ([happened("wiped", 15, "redis", ())], 0)]
+)
+def test_of_two_records_with_one_name_both_are_done_for_a_reason_alone(faults: list[Happened], unexplained: int):
+    book = [*named("t-0-0", 10.0), *named("t-0-5", 20.0, pid=2)]
+    assert len(judge(NAMED, [record("a"), record("a", 5)], book, [], faults).unexplained) == unexplained
+
+
+def test_of_two_records_with_one_name_the_old_version_may_do_both_and_one_is_enough():
+    by_old = [entry._replace(coordinates="t-0-5", pid=2) for entry in done("a", at=20.0)]
+    for book in ([*named("t-0-0", 10.0), *by_old], named("t-0-0", 10.0)):
+        found = judge(NAMED, [record("a"), record("a", 5)], book, [], [])
+        assert (found.lost, found.unexplained) == ([], [])
+
+
+@pytest.mark.parametrize(("shares", "unexplained"), [(True, 0), (False, 1)])
+def test_what_runs_with_one_that_kills_its_process_may_run_again(shares: bool, unexplained: int):
+    killer = Entry("work", "b", "t-0-1", "begun", 9.99 if shares else 8.0, 1)
+    again = [entry._replace(at=entry.at + 5, pid=2) for entry in done("a")]
+    records = [record("a"), record("b", 1, do="kill 1")]
+    book = [*done("a"), killer, *again, *done("b", at=16.0, pid=2)]
+    found = judge(Topic(("work",), shares=shares), records, book, [], [])
+    assert len(found.unexplained) == unexplained
