@@ -21,6 +21,7 @@ STORM: dict[str, Any] = {
 #: Topic → what is done with a record, and the handler's options.
 ALL: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
     "plain": (work.mark, {}),
+    "burst": (work.mark, {}),
     "one": (work.mark, {"batch": 1}),
     "batch": (work.mark, {"batch": 200}),
     "quiet": (work.mark_at, {}),

@@ -1,7 +1,8 @@
 """The rule for automatic batch sizes (`batch="auto"`): how many deliveries a Celery message carries (pure).
 
 A batch takes `WITHIN` by the handler's measured times, and more if its deliveries wait much longer than that anyway.
-The size at most doubles from poll to poll, and no process has deliveries that another, idle one could run.
+From poll to poll the size at most doubles, or grows to as many deliveries as the times were measured of. No process has
+deliveries that another, idle one could run.
 """
 
 from math import sqrt
@@ -61,9 +62,11 @@ def find_batch_size(known: KnownCost, before: int, at_once: int = 1, wait: float
         most, why = max(most, _largest_beside(known.cost, at_once)), f"{why}, {at_once} side by side"
     elif most > FEW and known.slow is not None and known.slow < SLOW_FOR:
         most, why = FEW, f"{why}, and one took very long lately"
-    if most > 2 * before:
-        return BatchSize(max(1, 2 * before), f"doubling, {why}", grows=True)
-    return BatchSize(most, why)
+    sure = max(1, 2 * before, int(known.cost.deliveries))
+    if most > sure:
+        return BatchSize(sure, f"growing, {why}", grows=True)
+    # After a leap little goes out until the next poll: the times may be of the last run.
+    return BatchSize(most, why, grows=most > max(1, 2 * before))
 
 
 def share_among_processes(size: BatchSize, ready: int, queued: int, processes: int, at_once: int = 1) -> BatchSize:
@@ -87,14 +90,13 @@ def _is_quick(cost: DeliveryCost) -> bool:
 
 
 def _largest_batch(cost: DeliveryCost, within: float) -> int:
-    """Return the largest batch that takes so long: n times the mean, and a deviation of n of them.
+    """Return the largest batch whose deliveries take so long: n times the mean, and a deviation of n of them.
 
     A handler that is mostly quick and sometimes very slow has small batches: those behind a slow delivery wait.
-    What the task takes besides is mostly the message's own. It counts as a run at most: on a machine at its limit it is
-    many times that, and messages of one delivery would keep it there.
+    What the message takes once is no part of that: on a machine at its limit it is many times a run, and messages of
+    one delivery would keep it there.
     """
-    run = cost.seconds / cost.deliveries if cost.deliveries else 0.0
-    mean, spread = max(min(cost.mean, 2 * run), 1e-9), cost.spread
+    mean, spread = max(cost.one_more, 1e-9), cost.spread
     root = (sqrt(spread * spread + 4 * mean * within) - spread) / (2 * mean)
     return max(1, min(MOST, int(root * root + 1e-6)))
 
@@ -106,8 +108,8 @@ def _largest_beside(cost: DeliveryCost, at_once: int) -> int:
 
 
 def _format_cost(cost: DeliveryCost) -> str:
-    found = f"{_format_seconds(cost.mean)} each"
-    return f"{found}, give or take {_format_seconds(cost.spread)}" if cost.spread > 2 * cost.mean else found
+    found = f"{_format_seconds(cost.one_more)} each"
+    return f"{found}, give or take {_format_seconds(cost.spread)}" if cost.spread > 2 * cost.one_more else found
 
 
 def _format_seconds(seconds: float) -> str:

@@ -136,13 +136,17 @@ class BatchSizer:
         self._poll_at = now + (GROWING_EVERY if growing else POLL_EVERY)
 
     def _read_costs(self) -> dict[str, KnownCost]:
-        """Return the costs of all handlers; those that are known are read again now and then."""
+        """Return the costs of all handlers; now and then, those of handlers whose batches do not grow any more."""
         if self._times is None:
             return {}
         if self._clock() >= self._costs_at:
             return self._times.read_costs(self._sizes)
-        unknown = [name for name in self._handed_at if name in self._sizes and self._cost(name) is None]
-        return {**self._known, **self._times.read_costs(unknown)} if unknown else self._known
+        growing = [
+            name
+            for name in self._handed_at
+            if name in self._sizes and (self._sizes[name].grows or self._cost(name) is None)
+        ]
+        return {**self._known, **self._times.read_costs(growing)} if growing else self._known
 
     def _see_unended(self, now: float) -> None:
         """Forget the messages that have ended, of handlers whose room depends on that."""

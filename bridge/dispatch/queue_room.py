@@ -28,7 +28,7 @@ MOST_EACH: Final = 50
 COUNTS_FROM: Final = 0.1
 #: Most bytes of keys, values and headers of one handler in a queue; or a message for each process.
 BYTES_AHEAD: Final = 256_000_000
-#: Most seconds of work for each process in the queue while the size doubles: queued messages have the old size.
+#: Most seconds of work for each process in the queue while the size grows: queued messages have the old size.
 AHEAD: Final = 0.2
 
 
@@ -93,7 +93,10 @@ def _most_queued(size: BatchSize, cost: DeliveryCost | None, processes: int, bes
         seconds = min(seconds, AHEAD)
     # Enough for every process, from all handlers of the queue together.
     work = max(ceil(seconds * each / takes), ceil(each / sharing))
-    return work if size.grows else min(work, max(MOST_AHEAD // size.number, MOST_EACH * each))
+    if size.grows:
+        # As many as were measured: the first times may be wrong, and messages that wait keep their small size.
+        return min(work, max(UNKNOWN_EACH, int(cost.deliveries)) * each)
+    return min(work, max(MOST_AHEAD // size.number, MOST_EACH * each))
 
 
 #: Seconds within which messages of one kind are counted together.

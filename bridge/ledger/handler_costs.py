@@ -27,21 +27,28 @@ class DeliveryCost(NamedTuple):
 
     Attributes:
         deliveries: how many.
-        seconds: their total time, each from the decoding of its value to its mark; of those that ran side by side, the
-            total time of their runs divided by how many ran at once.
+        seconds: the total time of their runs; of those that ran side by side, divided by how many ran at once.
         squares: the sum of the squares of the times.
         beside: seconds that their tasks took besides: checking whether they are settled, resending what failed.
+        once: those of `beside` that a task takes once, however many deliveries it has: the look whether they are
+            settled, their marks.
     """
 
     deliveries: float = 0.0
     seconds: float = 0.0
     squares: float = 0.0
     beside: float = 0.0
+    once: float = 0.0
 
     @property
     def mean(self) -> float:
         """Return the seconds that one delivery takes."""
         return (self.seconds + self.beside) / self.deliveries if self.deliveries else 0.0
+
+    @property
+    def one_more(self) -> float:
+        """Return the seconds that a task takes longer with one more delivery."""
+        return max(0.0, self.seconds + self.beside - self.once) / self.deliveries if self.deliveries else 0.0
 
     @property
     def spread(self) -> float:

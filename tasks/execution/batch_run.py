@@ -87,7 +87,7 @@ class BatchRun:
         self._is_single = len(batch.deliveries) == 1
         self._fates = BatchFates.for_batch(task.app, batch)
         self._settlement = Settlement.for_batch(task, batch, self._fates)
-        self._telemetry = BatchTelemetry(task, batch.topic, batch.group, self._fates.ledger, begun)
+        self._telemetry = BatchTelemetry(task, batch, self._fates.ledger, begun)
         # The mark of a single delivery is not put off for others.
         self._state = BatchState(batch, None if self._is_single else batch_progress.begin_notes(str(task.request.id)))
         self._attempts = HandlerAttempts(task, batch, self._last_will, self._state)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bridge.formats.delivery import Delivery
+from bridge.formats.delivery import Batch, Delivery
 from bridge.ledger import Ledger
 from bridge.ledger.attempt_statistics import CountKind
 from tasks.declaration.message_task import MessageTask
@@ -23,15 +23,13 @@ class BatchTelemetry:
         laps: the measured times of its deliveries.
     """
 
-    def __init__(
-        self, task: MessageTask[..., Any], topic: str, group: str, ledger: Ledger | None, begun: float
-    ) -> None:
-        self._handler, self._topic, self._group, self._ledger = task.name, topic, group, ledger
+    def __init__(self, task: MessageTask[..., Any], batch: Batch, ledger: Ledger | None, begun: float) -> None:
+        self._handler, self._topic, self._group, self._ledger = task.name, batch.topic, batch.group, ledger
         self._is_automatic = task.batch == "auto"
         self._finds_concurrency = task.concurrency == "auto"
         self._ran, self._has_overrun = HandlerTime(), False
         self.laps = DeliveryLaps(begun)
-        self._runs = worker_metrics.RunCounter(task.name, group, self._count_outcome)
+        self._runs = worker_metrics.RunCounter(task.name, batch.group, self._count_outcome)
 
     def _count_outcome(self, outcome: str, number: int) -> None:
         kind: CountKind = "handled" if outcome == "done" else "failed"
@@ -41,6 +39,7 @@ class BatchTelemetry:
 
     def count_run(self, seconds: float, *, succeeded: bool) -> None:
         """Count a run of the handler."""
+        self.laps.note_run(seconds)
         self._runs.ended("done" if succeeded else "failed", seconds)
         if self._finds_concurrency:
             self._ran = HandlerTime(self._ran.runs + 1, self._ran.seconds + seconds)

@@ -33,7 +33,16 @@ class DeliveryLaps:
     def __init__(self, begun: float) -> None:
         self._begun = begun
         self.count = 0
-        self.seconds = self.squares = 0.0
+        self.seconds = self._waited = 0.0
+        #: The times of the runs alone; of those side by side divided by how many ran at once.
+        self._ran = self._squares = 0.0
+        self._are_divided = False
+
+    def note_run(self, seconds: float) -> None:
+        """Note that a run took so long."""
+        if not self._are_divided:
+            self._ran += seconds
+            self._squares += seconds * seconds
 
     def lap(self, since: float, waited: float = 0.0, count: int = 1) -> float:
         """A delivery has ended that was begun at `since` (as `time.monotonic` counts); return when.
@@ -44,10 +53,9 @@ class DeliveryLaps:
                 a worker's first dead letter waits for a connection, and says nothing of what the next message takes.
         """
         now = time.monotonic()
-        took = max(0.0, now - since - waited)
         self.count += count
-        self.seconds += took
-        self.squares += took * took / count
+        self.seconds += max(0.0, now - since - waited)
+        self._waited += waited
         return now
 
     def add(self, count: int, seconds: float) -> None:
@@ -56,9 +64,12 @@ class DeliveryLaps:
         Parameters:
             seconds: of their runs, divided by how many ran at once: what waits for the last of them counts as besides.
         """
+        if not self._are_divided:
+            self._are_divided, self._ran, self._squares = True, 0.0, 0.0
         self.count += count
         self.seconds += seconds
-        self.squares += seconds * seconds / count
+        self._ran += seconds
+        self._squares += seconds * seconds / count
 
     @property
     def pace(self) -> float:
@@ -67,8 +78,9 @@ class DeliveryLaps:
 
     def cost(self) -> DeliveryCost:
         """Return the cost of all deliveries, and the task's other time until now."""
-        beside = max(0.0, time.monotonic() - self._begun - self.seconds)
-        return DeliveryCost(self.count, self.seconds, self.squares, beside)
+        beside = max(0.0, time.monotonic() - self._begun - self._ran)
+        once = 0.0 if self._are_divided else max(0.0, beside - self._waited)
+        return DeliveryCost(self.count, self._ran, self._squares, beside, once)
 
 
 class _UntoldCosts:

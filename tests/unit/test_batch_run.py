@@ -24,6 +24,7 @@ from bridge.kafka.retry_placement import TierWaits
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Account, Fate, Mark
 from bridge.ledger.breaker_state import BreakerStatus
+from bridge.ledger.handler_costs import DeliveryCost
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from lossless.worker.run_outcome import ComeBack
 from tasks import Breaker, DeadLetter, RetryLater, StopConsuming, app, handler, logs
@@ -255,6 +256,30 @@ def test_a_message_of_a_batch_costs_few_calls(world: World) -> None:
 
     run(1)
     assert (run(50) - run(25)) / 25 < 61
+
+
+def test_what_a_task_takes_once_is_told_apart_from_what_each_delivery_adds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[DeliveryCost] = []
+    monkeypatch.setattr("tasks.worker.delivery_cost.note_cost", lambda ledger, name, cost, at_once: told.append(cost))
+
+    def slow(seconds: float, act: Any) -> Any:
+        def act_slowly(*given: Any) -> Any:
+            time.sleep(seconds)
+            return act(*given)
+
+        return act_slowly
+
+    monkeypatch.setattr(world.book, "settled", slow(0.05, world.book.settled))
+    monkeypatch.setattr(world, "dead_letter", slow(0.2, world.dead_letter))
+    world.run(1, 2)
+    assert told[0].beside >= told[0].once >= 0.05 > told[0].one_more
+    world.book.fates.clear()
+    with pytest.raises(DeadLettered):
+        world.run(1, 101)
+    assert told[1].once >= 0.05
+    assert told[1].one_more >= 0.2 / 2
 
 
 def test_those_that_are_due_together_are_retried_together(world: World) -> None:
