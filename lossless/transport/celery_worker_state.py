@@ -13,7 +13,7 @@ _workers: list[weakref.ref[Any]] = []
 
 
 def follow_worker() -> None:
-    """Note a worker of this process as it is made, for `free_processes`."""
+    """Note a worker of this process as it is made, for `count_spare_processes`."""
     try:
         from celery import signals
     except ImportError:
@@ -25,14 +25,17 @@ def _note_worker(sender: Any, **_: Any) -> None:
     _workers[:] = [weakref.ref(sender)]
 
 
-def free_processes() -> int | None:
-    """Return how many tasks could begin at once here, None where that is not known (no Celery worker)."""
+def count_spare_processes() -> int | None:
+    """Return how many tasks could begin at once here, less than 0 if some wait for a process.
+
+    None where that is not known (no Celery worker).
+    """
     worker = _workers[0]() if _workers else None
     processes = getattr(getattr(worker, "pool", None), "num_processes", None)
     state = _state()
     if state is None or not processes:
         return None
-    return max(0, int(processes) - len(state.reserved_requests))
+    return int(processes) - len(state.reserved_requests)
 
 
 def runs_in_this_process() -> bool:

@@ -2,8 +2,8 @@
 
 One connection runs the TAKE script. It acknowledges settled messages, and moves up to as many messages as the prefetch
 limit allows from the queues, in fair turn and by priority, into the owner's hash, all in one round trip. Beyond those
-that can begin at once it takes only messages that no idle owner waits for. They go to the arrival buffer
-(arrival_buffer.py).
+that can begin at once it takes only messages that no idle owner waits for, and only while so many are left that no
+other owner will be idle before they begin here. They go to the arrival buffer (arrival_buffer.py).
 
 A take that finds too little has the owner noted as idle, and the wait (idle_workers.py) hears when a message arrives.
 """
@@ -18,11 +18,11 @@ from typing import Any, Protocol
 import redis
 
 from lossless.transport.arrival_buffer import ArrivalBuffer, DeliveringChannel
-from lossless.transport.celery_worker_state import free_processes
+from lossless.transport.celery_worker_state import count_spare_processes
 from lossless.transport.event_loop_poller import ConnectionMaker, ConnectionPoller, PolledConnection
 from lossless.transport.idle_workers import LOOK_AGAIN, WAIT_SECONDS, IdleWait, ServedChannel
 from lossless.transport.inflight_messages import MessageHolder
-from lossless.transport.queue_backoff import QueueBackoff
+from lossless.transport.queue_backoff import ANY_NUMBER, QueueBackoff
 from lossless.transport.redis_outage import UNAVAILABLE, OutageProbe, RedisOutage
 from lossless.transport.script_hook import HookedScripts
 
@@ -31,6 +31,9 @@ MOST_UNSETTLED = 1000
 
 #: Most messages that one call sets aside (message_gates.py): keeps it to a millisecond or two.
 MOST_ASIDE = 500
+#: Seconds between two counts of the other owners, and what stands for their number before.
+COUNT_OTHERS_EVERY = 1.0
+NOT_COUNTED = -1
 #: The first part of a take's answer if there is more to set aside.
 MORE_ASIDE = 2
 
@@ -103,6 +106,11 @@ class MessageFetcher:
         self._lists_kept: dict[str, list[str]] = {}
         #: Whether the last take left no free process: the owner is noted as idle accordingly.
         self._saturated = False
+        #: How many messages may wait here for a process, by what the last take left to others; or `ANY_NUMBER`.
+        self._allowed_ahead = 0
+        #: How many other owners there are, and when they were counted.
+        self._others = NOT_COUNTED
+        self._counted_at = 0.0
         #: Whether Redis may have the owner noted as idle.
         self._noted = True
         #: Seconds by which the server's clock is ahead of this host's, as of the last take.
@@ -148,15 +156,15 @@ class MessageFetcher:
             return
         holder = self.holder
         credit = self.channel.qos.credit(self._limit(), len(self.arrivals)) if self._may_take() else 0
-        free = self._free(credit)
+        free, waiting = self._count_free(credit)
         self._hungry = self._hungry or self._is_time(free)
-        most = credit if self._hungry else 0
+        most = self._count_wanted(credit, free, waiting) if self._hungry else 0
         # Noted before anything that may fail: `_acks_failed` gives them back.
         self._acks = holder.acks_for_take() if holder is not None else []
         if most and holder is not None:
             self._idling.listen(holder, self._looked_at)
         if most or self._acks:
-            self._send_take(most, free)
+            self._send_take(most, free, waiting)
         elif credit and holder is None:
             lists = {key: queue for queue, key in self._lists_of(self.channel.queues_in_turn())}
             self._hungry = self._idling.wait(lists)
@@ -175,20 +183,27 @@ class MessageFetcher:
         # Without an event loop one, as kombu takes: its callers may stop after any.
         return self.channel.take_limit if self.channel.poller.waits_out_outages else 1
 
-    def _free(self, credit: int) -> int:
-        """Return how many of ``credit`` messages could begin at once."""
-        free = free_processes()
-        if free is None:  # no worker: a consumer that handles one message after the other
-            free = 0 if self.channel.qos.at_work else 1
-        return min(credit, max(0, free - len(self.arrivals)))
+    def _count_free(self, credit: int) -> tuple[int, int]:
+        """Return how many of ``credit`` messages could begin at once, and how many wait for a process already."""
+        spare = count_spare_processes()
+        if spare is None:  # no worker: a consumer that handles one message after the other
+            return min(credit, max(0, (0 if self.channel.qos.at_work else 1) - len(self.arrivals))), ANY_NUMBER
+        spare -= len(self.arrivals)
+        return min(credit, max(0, spare)), max(0, -spare)
+
+    def _count_wanted(self, credit: int, free: int, waiting: int) -> int:
+        """Return how many of ``credit`` messages to ask for: those that can begin, and those that may wait here."""
+        if ANY_NUMBER in (waiting, self._allowed_ahead):
+            return credit
+        return min(credit, free + max(0, self._allowed_ahead - waiting))
 
     # -- the take
 
-    def _send_take(self, most: int, free: int) -> None:
+    def _send_take(self, most: int, free: int, waiting: int) -> None:
         if most:
             self._free_asked = free
             self._hungry = False  # whatever rings from now on may have come after the take looked
-        keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._idling.listens)
+        keys, args = self._take(self.channel.queues_in_turn(), most, free, waiting, waits=self._idling.listens)
         args += self.holder.with_steps(self._acks) if self.holder is not None else [0]
         take = self.channel.hooked_scripts.take
         command = ("EVALSHA", take.sha) if self._known else ("EVAL", take.text)
@@ -197,7 +212,9 @@ class MessageFetcher:
             self._lines.open(self._line)
         self._line.send(*command, len(keys), *keys, *args)
 
-    def _take(self, queues: list[str], most: int, free: int, *, waits: bool) -> tuple[list[str], list[Any]]:
+    def _take(
+        self, queues: list[str], most: int, free: int, waiting: int, *, waits: bool
+    ) -> tuple[list[str], list[Any]]:
         """Return the keys and arguments of a TAKE, and note the request."""
         channel, holder = self.channel, self.holder
         self._asked, self._asked_at = most, monotonic()
@@ -213,7 +230,10 @@ class MessageFetcher:
         numbers = ",".join(str(self._backoff.limit(queue, monotonic())) for queue in queues)
         gates = (channel.keys.gates, channel.keys.aside, MOST_ASIDE)
         noted, self._noted = int(self._noted), self._noted or bool(most)  # if the answer is lost, it may be
-        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner, numbers, *gates, noted]
+        if self._asked_at - self._counted_at > COUNT_OTHERS_EVERY:
+            self._others = NOT_COUNTED
+        limits = [free, owner, numbers, *gates, noted, channel.keys.owners, self._others, waiting]
+        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, *limits]
 
     def _lists_of(self, queues: list[str]) -> list[tuple[str, str]]:
         """Return (queue, list key), highest priority first.
@@ -241,8 +261,8 @@ class MessageFetcher:
             if holder.needs_comparison:
                 holder.compare()
             try:
-                keys, args = self._take([queue], 1, 1, waits=False)
-                alive, now, _, _, *taken = holder.run(self.channel.hooked_scripts.take, keys, [*args, 0])
+                keys, args = self._take([queue], 1, 1, ANY_NUMBER, waits=False)
+                alive, now, _, _, _, _, *taken = holder.run(self.channel.hooked_scripts.take, keys, [*args, 0])
             except UNAVAILABLE:
                 holder.require_comparison()
                 raise
@@ -260,7 +280,7 @@ class MessageFetcher:
 
     def _read_take(self, line: PolledConnection) -> None:
         try:
-            alive, now, lengths, refused, *taken = line.read()
+            alive, now, lengths, refused, others, allowed_ahead, *taken = line.read()
         except redis.exceptions.NoScriptError:
             self._known = False
             self._hungry = True
@@ -278,10 +298,16 @@ class MessageFetcher:
         if self._asked:
             self._hungry = self._hungry or len(taken) == 3 * self._asked or alive == MORE_ASIDE
             self._saturated = len(taken) // 3 >= self._free_asked
+            self._note_others(others)
+            self._allowed_ahead = allowed_ahead
             self._noted = len(taken) < 3 * self._asked and alive != MORE_ASIDE
             self._looked_at = monotonic()
             self._note_lengths(lengths)
             self._note(taken, float(now))
+
+    def _note_others(self, count: int) -> None:
+        if self._others == NOT_COUNTED:
+            self._others, self._counted_at = count, self._asked_at
 
     def _note_lengths(self, lengths: bytes) -> None:
         # The lists of the highest priority come first, one a queue.

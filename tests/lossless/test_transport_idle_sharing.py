@@ -148,8 +148,39 @@ def test_a_burst_is_shared_by_idle_workers_before_anybody_prefetches(
     wait_until(lambda: broker.notes.llen("started") == 4, 2.5, "all begin before the first ends")
     for number in range(4, 8):
         send("nap", 0, number)
-    wait_until(lambda: broker.client.llen("celery") == 0, 2, "what is more is prefetched")
     wait_until(lambda: sorted(ran()) == list(range(8)))
+
+
+def test_a_message_that_has_to_wait_runs_on_the_worker_that_is_free_first(
+    broker: Broker, start_worker: Start, send: Send, ran: Ran
+) -> None:
+    for _ in range(2):
+        start_worker()
+    wait_until(lambda: broker.client.zcard("_idle.celery") == 2)
+    send("nap", 8, 0)
+    wait_until(lambda: broker.notes.llen("started") == 1)
+    send("nap", 1, 1)
+    wait_until(lambda: broker.notes.llen("started") == 2)
+    for number in range(2, 5):
+        send("nap", 0, number)
+    wait_until(lambda: sorted(ran()) == [1, 2, 3, 4], 5, "none of them waits behind the long one")
+
+
+def test_of_a_long_queue_each_worker_takes_some_ahead(broker: Broker, start_worker: Start, send: Send) -> None:
+    for _ in range(2):
+        start_worker()
+    wait_until(lambda: broker.client.zcard("_idle.celery") == 2)
+    for number in range(30):
+        send("nap", 5, number, queue="aside")
+    broker.client.rename("aside", "celery")
+    wait_until(lambda: broker.taken() == 8, 4, "no process idles while it is handed its next message")
+
+
+def test_a_worker_alone_takes_ahead_up_to_its_prefetch_limit(broker: Broker, start_worker: Start, send: Send) -> None:
+    start_worker()
+    for number in range(6):
+        send("nap", 5, number)
+    wait_until(lambda: broker.taken() == 4, 3)
 
 
 def test_who_took_as_much_as_it_could_begin_with_is_rung_first_again_once_that_has_ended(

@@ -108,3 +108,11 @@ def nap(seconds: float, number: int = 0) -> None:
     note("started", number)
     time.sleep(seconds)
     note("ran", [number, time.time()])
+
+
+@app.task
+def timed_nap(number: int, seconds: float) -> None:
+    """Note when it began, and take `seconds` in all."""
+    began = time.time()
+    note("timed", [number, began])
+    time.sleep(max(0.0, began + seconds - time.time()))

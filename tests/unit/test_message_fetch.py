@@ -12,7 +12,7 @@ from lossless.transport.message_fetch import MessageFetcher
 from lossless.transport.storage_layout import TransportKeys
 
 RUNG = [b"message", b"_bell.me", b""]
-NOTHING = [1, b"0", b"-1,", []]
+NOTHING = [1, b"0", b"-1,", [], 0, -1]
 
 
 class Connection:

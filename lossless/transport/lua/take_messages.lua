@@ -4,27 +4,32 @@
 -- turn ("0": drain the first list first), "1" per queue that is consumed without acknowledgement else "0", how many
 -- messages can begin at once, owner to be noted as idle ('': none), the most to take of each queue (-1: any number; 0:
 -- it is left to others, and the owner is not idle there), the keys of shut gates and of messages set aside
--- (message_gates.py), the most to set aside, "1" if the owner may be noted as idle, then what to acknowledge (see
--- acknowledgement.lua).
+-- (message_gates.py), the most to set aside, "1" if the owner may be noted as idle, the hash of owners, how many others
+-- there are (-1: count them), how many messages wait here for a process already (-1: that does not matter), then what to
+-- acknowledge (see acknowledgement.lua).
 --
 -- Messages that cannot begin here at once are taken only while no other owner is idle: prefetching starves nobody. The
 -- same holds for a queue with a number: this owner did not know the messages that it took there last, and is rung last.
+-- And they are taken only while the others have plenty left, `LEFT_EACH` for each message that would wait here: by the
+-- time it begins here, each of them would have begun one.
 --
 -- A message whose gate is shut is set aside instead; messages set aside are taken first when their gate is open.
 --
 -- Returns 1 (0: the epoch is not the owner's, nothing was taken; 2: there is more to set aside), the server's time, the
--- length of each queue with a number (else -1), what acknowledgement.lua returns, then list index, message and the
--- hook's answer for each message taken; those that must be acknowledged have the fields first, first + 1 ...
+-- length of each queue with a number (else -1), what acknowledgement.lua returns, how many other owners there are, how many
+-- messages may wait here by what is left (-1: any number), then list index, message and the hook's answer for each
+-- message taken; those that must be acknowledged have the fields first, first + 1 ...
 
 -- @include acknowledgement
 -- @include gated_take
 -- @include nonempty_keys
 
+local LEFT_EACH = 2
 local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
 local free, owner = tonumber(ARGV[7]), ARGV[8]
-local refused = acknowledge(held, 14)
+local refused = acknowledge(held, 17)
 local now = redis.call('TIME')
-local reply = {1, string.format('%d.%06d', now[1], now[2]), '', refused}
+local reply = {1, string.format('%d.%06d', now[1], now[2]), '', refused, -1, -1}
 if most == 0 then return reply end
 if ARGV[1] ~= '' and redis.call('HGET', held, '@') ~= ARGV[1] then
   reply[1] = 0
@@ -57,18 +62,32 @@ local function count_idle_others(queue)
   end
   return idle_others[queue]
 end
+local others, waiting, lengths, last_list = tonumber(ARGV[15]), tonumber(ARGV[16]), {}, nil
+if others < 0 and waiting >= 0 then others = math.max(0, redis.call('HLEN', ARGV[14]) - 1) end
+local needed = waiting < 0 and 0 or LEFT_EACH * others
+local function count_left(i)
+  lengths[i] = lengths[i] or redis.call('LLEN', KEYS[i])
+  return lengths[i]
+end
+local function has_plenty(i) return needed == 0 or count_left(i) > needed * (waiting + taken - free + 1) end
+local function count_allowed_ahead()
+  if needed == 0 then return -1 end
+  return last_list and math.max(0, math.floor((count_left(last_list) - 1) / needed)) or 0
+end
 -- Of many lists most are empty: one command tells it of all. Where there are few, or a gate is shut, each is looked at.
 local many, nonempty = #KEYS - 2 - size > 40 and not shut, {}
 local function pop(i)
   local queue = (i - 3) % size
   if quota[queue] == 0 or (many and not nonempty[i]) then return false end
   if (taken >= free or quota[queue]) and owner ~= '' and count_idle_others(queue) > 0 then return false end
+  if taken >= free and not has_plenty(i) then return false end
   local raw = take_next(KEYS[i])
   if not raw then return false end
+  if lengths[i] then lengths[i] = lengths[i] - 1 end
   if string.sub(ARGV[6], queue + 1, queue + 1) == '0' then
     redis.call('HSET', held, string.format('%d', field), KEYS[i] .. '\0' .. raw)
   end
-  field, taken = field + 1, taken + 1
+  field, taken, last_list = field + 1, taken + 1, i
   quota[queue] = quota[queue] and quota[queue] - 1
   reply[#reply + 1] = i - 3 - size
   reply[#reply + 1] = raw
@@ -91,6 +110,7 @@ for first = 3 + size, #KEYS, size do
   if taken == most then break end
 end
 if has_more() then reply[1] = 2 end
+reply[5], reply[6] = others, count_allowed_ahead()
 if owner == '' then return reply end
 if taken == most or has_more() then
   if ARGV[13] == '1' then
