@@ -28,16 +28,16 @@ SPREAD = float(os.environ.get("WAITING_SECONDS", "150"))
 #: Messages per second that this machine publishes at least.
 PUBLISHED = 2_000
 
-#: Workers of one process each, or "workers x processes"; mean milliseconds of a run; percent of their time; how runs
-#: spread; and seconds of arrivals of each combination.
-FLEETS = os.environ.get("WAITING_FLEETS", "1x1 4x1 1x4 16x1").split()
+#: Workers x processes of each; mean milliseconds of a run; percent of the processes' time; how runs spread; and seconds
+#: of arrivals of each combination.
+FLEETS = os.environ.get("WAITING_FLEETS", "4x1 1x4").split()
 RUNS_MS = [float(each) for each in os.environ.get("WAITING_RUNS_MS", "10 100 1000").split()]
 LOADS = [float(each) for each in os.environ.get("WAITING_LOADS", "30 60 90").split()]
 SPREADS = os.environ.get("WAITING_SPREADS", "fixed exponential").split()
-ROUND_SECONDS = float(os.environ.get("WAITING_ROUND", "40"))
+ROUND_SECONDS = float(os.environ.get("WAITING_ROUND", "30"))
 #: Arrivals a second above which a combination is left out: the cores of this machine would be what is measured.
 MOST_RATE = float(os.environ.get("WAITING_MOST_RATE", "150"))
-#: The arrivals at the start of a round that are not counted: the worker does not know yet how long a run takes.
+#: The arrivals at the start of a round that are not counted.
 UNCOUNTED = 10
 #: Each transport, and the prefetch multiplier of its workers.
 KINDS = {"kombu": 1, "lossless": 4}
