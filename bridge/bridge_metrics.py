@@ -25,6 +25,7 @@ class BridgeMetrics:
         values.ValueClass = values.MutexValue
         self.registry = CollectorRegistry()
         self._paused: dict[tuple[str, int, str], float] = {}
+        self._lags: dict[Place, int] = {}
         #: By partition, the labels of its series of fates.
         self._fate_labels: dict[Place, set[tuple[str, str]]] = {}
         self._halted: set[str] = set()
@@ -178,6 +179,13 @@ class BridgeMetrics:
         for labels, seconds in late.items():
             self.parked_late.labels(*labels).set(seconds)
 
+    def show_lag(self, place: Place, records: int) -> None:
+        """Show the consumer lag of a partition."""
+        # Most partitions of most bridges have the lag that they had a second ago.
+        if self._lags.get(place) != records:
+            self.lag.labels(*place).set(records)
+            self._lags[place] = records
+
     def show_paused(self, paused: Mapping[Place, str]) -> None:
         """Show the paused partitions, with reason and time."""
         now, known = time.time(), self._paused
@@ -258,6 +266,7 @@ class BridgeMetrics:
         for place in places:
             self.committed.remove(*place)
             self.lag.remove(*place)
+            self._lags.pop(place, None)
             self.hide_fates(place)
 
     def hide_fates(self, place: Place) -> None:

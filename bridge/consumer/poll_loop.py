@@ -123,7 +123,7 @@ class PollLoop:
             return self.consumer.consume(MOST_RECORDS, 0)
         watched = any(partition.watched for partition in self._assignment.busy)
         waits = watched or self._dispatch.holds or any(self._reads.starts)
-        first = self.consumer.poll(self._until_due(BUSY if waits else QUIET))
+        first = self.consumer.poll(0 if self._reads.starts.more else self._until_due(BUSY if waits else QUIET))
         if first is None:
             return []
         # consume() waits until it is full, poll() for one record: so a quiet topic has no delay.

@@ -176,7 +176,7 @@ class KafkaState:
                         by_source[belongs.source] = by_source.get(belongs.source, 0) + behind
                 else:
                     # Records that wait until they are due are no lag: they are shown as parked.
-                    self._metrics.lag.labels(*place).set(behind)
+                    self._metrics.show_lag(place, behind)
         self.parked = by_source
         self._metrics.show_parked(parked)
         late = dict.fromkeys(((partition.source, partition.topic) for partition in assignment.parked), 0.0)

@@ -285,17 +285,20 @@ class TopicCatalog:
         for words in self.unfit:
             logger.error("%s", words)
 
-    def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
-        """Request the first and end offset of one partition, without waiting (`told`)."""
-        place = TopicPartition(topic, partition)
-        first, end = (
-            self._admin.list_offsets({place: spec}, request_timeout=ANSWER_WITHIN)[place]
+    def ask_logs(self, places: Iterable[Place]) -> dict[Place, tuple[Future[Any], Future[Any]]]:
+        """Request the first and end offsets of partitions without waiting, all in one question (`read_offset`).
+
+        Kafka's client answers for all of them together: one without a leader delays all, or fails them.
+        """
+        asked = {place: TopicPartition(*place) for place in places}
+        firsts, ends = (
+            self._admin.list_offsets(dict.fromkeys(asked.values(), spec), request_timeout=ANSWER_WITHIN)
             for spec in (_earliest(), _latest())
         )
-        return first, end
+        return {place: (firsts[partition], ends[partition]) for place, partition in asked.items()}
 
     def read_offset(self, answer: Future[Any]) -> int:
-        """Return the offset in a finished answer to `ask_log`.
+        """Return the offset in a finished answer to `ask_logs`.
 
         Raises:
             KafkaUnavailable: Kafka did not give it, and why.

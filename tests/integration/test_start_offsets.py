@@ -1,7 +1,7 @@
 """Where reading begins: what the ledger knows, has forgotten, has lost, or does not say yet."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
@@ -51,6 +51,7 @@ class Kafka:
         self.topic_ids = {"orders": "id"}
         self.gone: dict[str, str] = {}
         self.sought: dict[int, int] = {}
+        self.asked: list[list[Place]] = []
 
     def id_of(self, topic: str) -> str:
         return self.topic_ids[topic]
@@ -62,12 +63,20 @@ class Kafka:
         assert topics <= {"orders", *self.gone}
         return self.gone
 
-    def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
-        answers: tuple[Future[Any], Future[Any]] = (Future(), Future())
-        if partition not in self._leaderless:
-            answers[0].set_result(self.low)
-            answers[1].set_result(self.high)
-        return answers
+    def ask_logs(self, places: Iterable[Place]) -> dict[Place, tuple[Future[Any], Future[Any]]]:
+        asked = {place: (Future[Any](), Future[Any]()) for place in places}
+        self.asked.append([*asked])
+        if {partition for _, partition in asked} & {*self._leaderless}:
+            if len(asked) > 1:
+                # As Kafka's client, which gives up the whole question.
+                for answers in asked.values():
+                    for answer in answers:
+                        answer.set_exception(KafkaUnavailable("no leader"))
+            return asked
+        for first, end in asked.values():
+            first.set_result(self.low)
+            end.set_result(self.high)
+        return asked
 
     def read_offset(self, answer: Future[Any]) -> int:
         return int(answer.result())
@@ -119,8 +128,26 @@ def test_a_partition_without_a_leader_holds_up_no_other():
     before = time.monotonic()
     while len(began) < 2:
         began += [place for place, _ in found.advance(kafka)]
-    assert time.monotonic() - before < 1
+    assert time.monotonic() - before < 2
     assert (sorted(began), list(found)) == ([("orders", 0), ("orders", 2)], [("orders", 1)])
+
+
+def test_kafka_is_asked_once_for_all_partitions_of_a_topic_and_has_answered_before_the_ledger_is_searched(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    # No time for a second search.
+    monkeypatch.setattr("bridge.consumer.read_position.SEARCH_WITHIN", -1)
+    kafka: Any = Kafka(0, 10, -1001, "")
+    found = beginnings(kafka, None)
+    places = [("orders", number) for number in range(100)]
+    found.add(places)
+    assert found.unasked
+    began = [place for place, _ in found.advance(kafka)]
+    assert kafka.asked == [places]
+    assert (len(began), found.unasked, found.more) == (1, False, True)
+    while list(found):
+        began += [place for place, _ in found.advance(kafka)]
+    assert (sorted(began), len(kafka.asked), found.more) == (places, 1, False)
 
 
 def test_a_topic_that_is_gone_holds_up_no_other(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):

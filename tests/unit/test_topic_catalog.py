@@ -243,7 +243,7 @@ def test_metadata_are_read_anew_once_for_hundreds_of_partitions_that_are_refused
     found = catalog_of(admin)
     admin.ends = error(KafkaError.NOT_LEADER_FOR_PARTITION)
     for number in range(500):
-        for answer in found.ask_log("orders", number):
+        for answer in found.ask_logs([("orders", number)])["orders", number]:
             with pytest.raises(KafkaUnavailable, match="did not give"):
                 found.read_offset(answer)
     assert admin.looked == 1
@@ -257,7 +257,7 @@ def test_a_late_answer_is_no_offset(catalog_of):
     found = catalog_of(admin)
     # What Kafka's client gives, without an error, once the time for an answer has passed.
     admin.ends = SimpleNamespace(offset=-1001)
-    for answer in found.ask_log("orders", 0):
+    for answer in found.ask_logs([("orders", 0)])["orders", 0]:
         with pytest.raises(KafkaUnavailable, match="did not answer in time"):
             found.read_offset(answer)
     found.ask_ends([TopicPartition("orders", 0)])

@@ -224,7 +224,11 @@ class StartFinder:
 
     def _extents(self, logs: Iterable[RecordedLog]) -> tuple[dict[RecordedLog, tuple[int, int]], list[str]]:
         """Return the begin and end of each log, and a sentence for each that is unknown."""
-        asked = {log: self._catalog.ask_log(log.topic, log.partition) for log in logs}
+        # One by one: Kafka's client fails a whole question because of one partition without a leader.
+        asked = {}
+        for log in logs:
+            place = (log.topic, log.partition)
+            asked[log] = self._catalog.ask_logs([place])[place]
         wait([future for futures in asked.values() for future in futures], ANSWER_WITHIN)
         found, unknown = {}, []
         for log, (first, end) in asked.items():
