@@ -129,24 +129,22 @@ class BatchSizer:
             for handler in self._routes
             if self.is_automatic(handler.name)
         }
-        growing = any(
-            (size.grows or self._cost(name) is None) and now - self._handed_at.get(name, -inf) < GROWS_FOR
-            for name, size in self._sizes.items()
-        )
+        growing = any(self._can_grow(name, now) for name in self._sizes)
         self._poll_at = now + (GROWING_EVERY if growing else POLL_EVERY)
 
     def _read_costs(self) -> dict[str, KnownCost]:
-        """Return the costs of all handlers; now and then, those of handlers whose batches do not grow any more."""
+        """Return the costs of all handlers; those by which no size grows are read again now and then."""
         if self._times is None:
             return {}
-        if self._clock() >= self._costs_at:
+        if (now := self._clock()) >= self._costs_at:
             return self._times.read_costs(self._sizes)
-        growing = [
-            name
-            for name in self._handed_at
-            if name in self._sizes and (self._sizes[name].grows or self._cost(name) is None)
-        ]
+        growing = [name for name in self._sizes if self._can_grow(name, now)]
         return {**self._known, **self._times.read_costs(growing)} if growing else self._known
+
+    def _can_grow(self, name: str, now: float) -> bool:
+        """Return whether the next poll may raise the size of a handler."""
+        handed = now - self._handed_at.get(name, -inf) < GROWS_FOR
+        return handed and (self._sizes[name].grows or self._cost(name) is None)
 
     def _see_unended(self, now: float) -> None:
         """Forget the messages that have ended, of handlers whose room depends on that."""
