@@ -100,7 +100,7 @@ def simulate_fifo(arrivals: Sequence[Arrival], servers: int) -> list[float]:
 
 
 def _ours(on: Stack, started: ExitStack, count: int) -> Side:
-    environment = {"BRIDGE_GROUP": group(), "HANDLERS": "benchmarks.dozen"}
+    environment: dict[str, Any] = {"BRIDGE_GROUP": group(), "HANDLERS": "benchmarks.dozen"}
     marks = on.marks(count + len(RUNS))
     worker = ("celery", "-A", "tasks", "worker", "-c", str(PROCESSES))
     parts = {
@@ -112,7 +112,8 @@ def _ours(on: Stack, started: ExitStack, count: int) -> Side:
 
 def _naive(on: Stack, started: ExitStack, server: RedisServer, count: int) -> Side:
     path = on.folder / "naive-marks"
-    environment = {"CELERY_BROKER_URL": server.url, "CELERY_CONFIG_MODULE": "", "HANDLERS": "", "MARKS": str(path)}
+    settings = {"CELERY_BROKER_URL": server.url, "CELERY_CONFIG_MODULE": "", "HANDLERS": ""}
+    environment: dict[str, Any] = {**settings, "MARKS": str(path)}
     marks = Marks.fresh(path, count + len(RUNS))
     worker = ("celery", "-A", "benchmarks.naive", "worker", "-c", str(PROCESSES))
     parts = {
