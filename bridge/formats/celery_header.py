@@ -211,14 +211,14 @@ def to_header(batch: Batch) -> _Json:
     return header
 
 
-def to_joining(batch: Batch, most: int) -> tuple[_Json, _Json]:
+def to_joining(batch: Batch, header: _Json, most: int) -> tuple[_Json, _Json]:
     """Return the header of a batch, and the header that lets it join others due at the same time
     (lossless/transport/delayed_messages.py).
 
     Parameters:
+        header: the batch's, as `to_header` gives it.
         most: how many deliveries one message may carry then.
     """
-    header = to_header(batch)
     rows = _ROWS[batch.via is not None]
     whose = " ".join(str(part) for name, part in header.items() if name != rows)
     return {**header, JOINED: format_joined_count(len(batch.deliveries))}, make_joins_header(

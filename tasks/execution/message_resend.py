@@ -118,7 +118,7 @@ def send_on(
     # Redis rewrites the whole message that others join: a few joining many cost more than they save.
     most = min(most, ENLARGES * len(batch.deliveries))
     if delay and most > 1 and batch.order is None:
-        header, joins = to_joining(batch, most)
+        header, joins = to_joining(batch, options["headers"][HEADER], most)
         if options[GATES] != _gates(app, batch, again=False):
             # Failed deliveries wait at other gates than new ones.
             joins["name"] += " again"

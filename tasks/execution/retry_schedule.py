@@ -241,8 +241,9 @@ class RetrySchedule:
             return
         if failure is not None:
             self._failures[delivery.message.offset] = failure
-        self._state.update(replace(delivery, due=time.time() + delay))
-        self._later.again(replace(delivery, due=None), DeliveryWait(delay, parked=True))
+        self._state.update(delivery.changed(due=time.time() + delay))
+        again = delivery if delivery.due is None else delivery.changed(due=None)
+        self._later.again(again, DeliveryWait(delay, parked=True))
 
     def retry_in_celery(self, delivery: Delivery, delay: float, words: str) -> None:
         """Retry a delivery after a delay in Celery.
@@ -250,10 +251,11 @@ class RetrySchedule:
         Raises:
             Retry: it is the only delivery of its message, which was sent again.
         """
-        self._state.update(replace(delivery, due=time.time() + delay))
+        again = delivery if delivery.due is None else delivery.changed(due=None)
+        self._state.update(delivery.changed(due=time.time() + delay))
         if self._is_single:
-            retry_batch(self._task, self._batch.holding([replace(delivery, due=None)]), delay, words)
-        self._later.again(replace(delivery, due=None), DeliveryWait(delay))
+            retry_batch(self._task, self._batch.holding([again]), delay, words)
+        self._later.again(again, DeliveryWait(delay))
 
     def retry_publication(self, unsent: UnsentMessages, failed: PublishFailed) -> None:
         """Retry in Celery the messages of a handler that has succeeded, which Kafka did not take."""

@@ -72,7 +72,7 @@ plain = Delivery(Message("orders", 3, 1234, b"k", b"v", (("a", b"1"),), 5), "ord
 
 @given(batches(), st.data())
 def test_what_joined_is_in_the_order_of_its_offsets_and_once_as_it_was_last(batch, data):
-    header, joins = to_joining(batch, 200)
+    header, joins = to_joining(batch, to_header(batch), 200)
     rows = joins["items"]
     again = to_header(batch.holding([replace(each, runs=each.runs + 1) for each in batch.deliveries[:2]]))
     header[rows] = data.draw(st.permutations(header[rows] + again[rows]))
@@ -115,7 +115,8 @@ def test_what_came_by_a_retry_topic_is_left_alone_by_workers_that_know_no_such_t
 
 def test_only_what_came_by_one_partition_of_a_retry_topic_is_joined():
     def name(via: Via | None) -> str:
-        return str(to_joining(Batch("charge", "orders", 3, (replace(came, via=via),)), 200)[1]["name"])
+        batch = Batch("charge", "orders", 3, (replace(came, via=via),))
+        return str(to_joining(batch, to_header(batch), 200)[1]["name"])
 
     via = Via("orders.retry.5m", 3, 17, "r")
     assert name(via) == name(via._replace(offset=18))
@@ -365,3 +366,10 @@ def test_another_header_of_that_name_carries_nothing_of_ours(value):
         contents = HeaderContents.from_headers({HEADER: header})
         if contents is not None:
             assert len(list(contents.metadata())) == len(contents.offsets)
+
+
+def test_a_changed_delivery_is_as_replace_makes_it_and_the_first_one_stays() -> None:
+    first = Delivery(Message("orders", 3, 5, value=b"1"), "charge", runs=2, error="E: x", due=4.5, after=4)
+    before = replace(first)
+    assert first.changed(due=None, runs=3) == replace(first, due=None, runs=3)
+    assert first == before
