@@ -16,6 +16,7 @@ from celery.utils.functional import noop
 from celery.utils.log import get_logger
 
 from lossless.worker.acknowledgement_bundle import TRACES, run_traced
+from lossless.worker.job_pipes import JobWriter, ReportReader
 
 logger = get_logger(__name__)
 
@@ -32,11 +33,22 @@ class ReportingPool(asynpool.AsynPool):
     more, and the lost process was not counted.
     """
 
+    ResultHandler = ReportReader
+
     def apply_async(self, func: Callable[..., Any], args: Any = (), *more: Any, **options: Any) -> Any:
         """Have a process run `func`."""
         if func in TRACES:
             func, args = run_traced, (func, *args)
-        return super().apply_async(func, args, *more, **options)
+        job = super().apply_async(func, args, *more, **options)
+        if job is not None and not (job._timeout or job._soft_timeout):
+            job._on_timeout_set = job._on_timeout_cancel = None
+        return job
+
+    def _create_write_handlers(self, hub: Any, *more: Any, **options: Any) -> None:
+        """Set up Celery's writer, and in front of it the one that needs no turn of the event loop."""
+        super()._create_write_handlers(hub, *more, **options)  # type: ignore[misc]
+        writer = JobWriter(self)
+        self._quick_put, self.on_poll_start = writer.put, writer.on_poll_start
 
     def did_start_ok(self) -> bool:
         """Return whether any process is there when the worker begins; a killed one is replaced later.
@@ -73,7 +85,7 @@ class ReportingPool(asynpool.AsynPool):
         """
         until, writers = monotonic() + REST_WITHIN, vars(self)["_active_writers"]
         for job in sent:
-            process, writer = job._write_to, job._writer()
+            process, writer = job._write_to, asynpool._get_job_writer(job)
             while writer in writers and process._is_alive() and monotonic() < until:
                 _, writable, _ = asynpool._select(writers={process.inq._writer}, timeout=0.1)  # type: ignore[attr-defined]
                 if writable:
