@@ -9,13 +9,14 @@ import os
 import select
 from collections.abc import Iterator
 from functools import partial
-from pickle import loads
-from struct import unpack_from
+from pickle import dumps, loads
+from struct import pack, unpack_from
 from typing import Any, Final
 
 from celery.concurrency import asynpool as _asynpool
 
 asynpool: Any = _asynpool  # its stubs do not know its pipes
+get_job_writer: Any = asynpool._get_job_writer
 
 #: The most bytes that are read at once: what a pipe holds.
 READ_AT_ONCE: Final = 65_536
@@ -145,7 +146,7 @@ class JobWriter:
         if size + HEADER > select.PIPE_BUF:
             return
         idle = pool._all_inqueues - pool._busy_workers - pool._active_writes
-        fd = next(iter(idle), None)
+        fd = min(idle, default=-1)
         process = pool._fileno_to_inq.get(fd)
         if process is None:
             return
@@ -164,3 +165,37 @@ class JobWriter:
         if waits or self._watched:
             self._watched = waits
             self._celery_poll_start()
+
+
+class JobProcess(asynpool.Worker):  # type: ignore[misc]
+    """A process of the pool that writes what it reports in one step."""
+
+    def _make_child_methods(self, *more: Any) -> None:
+        super()._make_child_methods(*more)
+        self.outq.put = ReportWriter(self.outq).put
+
+
+class ReportWriter:
+    """The writer of a process's reports.
+
+    billiard's makes a pickler with a table of its own for each report, which takes longer than all else about it. What
+    the plain pickler refuses, or is large, goes billiard's way.
+
+    Parameters:
+        queue: the process's queue of reports.
+    """
+
+    def __init__(self, queue: Any) -> None:
+        self._billiards_put = queue.put
+        self._fd = queue._writer.fileno()
+
+    def put(self, report: Any) -> None:
+        """Write a report; a small one whole, whatever interrupts this (pipe(7), PIPE_BUF)."""
+        try:
+            body = dumps(report)
+        except Exception:
+            body = b""
+        if body and len(body) + HEADER <= select.PIPE_BUF:
+            os.write(self._fd, pack(">i", len(body)) + body)
+        else:
+            self._billiards_put(report)

@@ -16,7 +16,7 @@ from celery.utils.functional import noop
 from celery.utils.log import get_logger
 
 from lossless.worker.acknowledgement_bundle import TRACES, run_traced
-from lossless.worker.job_pipes import JobWriter, ReportReader
+from lossless.worker.job_pipes import JobProcess, JobWriter, ReportReader, get_job_writer
 
 logger = get_logger(__name__)
 
@@ -34,12 +34,13 @@ class ReportingPool(asynpool.AsynPool):
     """
 
     ResultHandler = ReportReader
+    Worker = JobProcess
 
     def apply_async(self, func: Callable[..., Any], args: Any = (), *more: Any, **options: Any) -> Any:
         """Have a process run `func`."""
         if func in TRACES:
             func, args = run_traced, (func, *args)
-        job = super().apply_async(func, args, *more, **options)
+        job: Any = super().apply_async(func, args, *more, **options)
         if job is not None and not (job._timeout or job._soft_timeout):
             job._on_timeout_set = job._on_timeout_cancel = None
         return job
@@ -85,7 +86,7 @@ class ReportingPool(asynpool.AsynPool):
         """
         until, writers = monotonic() + REST_WITHIN, vars(self)["_active_writers"]
         for job in sent:
-            process, writer = job._write_to, asynpool._get_job_writer(job)
+            process, writer = job._write_to, get_job_writer(job)
             while writer in writers and process._is_alive() and monotonic() < until:
                 _, writable, _ = asynpool._select(writers={process.inq._writer}, timeout=0.1)  # type: ignore[attr-defined]
                 if writable:

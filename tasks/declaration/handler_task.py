@@ -32,6 +32,7 @@ from tasks.declaration.value_codec import (
 from tasks.errors import DeadLettered, HandlerError, RetryAsked, fault_in_delay
 from tasks.execution import batch_run
 from tasks.execution.event_loop import finish_handler
+from tasks.execution.execution_settings import ExecutionSettings
 from tasks.execution.time_limits import TimeLimits
 from tasks.policy.effective_decisions import find_effective_policy
 from tasks.policy.retry_backoff import MAX_RETRIES
@@ -70,7 +71,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         if self.concurrency not in (1, "auto"):
             # Each has limits of its own, and none waits for the one before it.
             return ""
-        limits = [limit for limit in TimeLimits.chosen(self) if limit]
+        limits = [limit for limit in TimeLimits.chosen(self, ExecutionSettings.from_conf(self.app.conf)) if limit]
         return f"its time limit is {min(limits):g} s" if limits and min(limits) < 1 else ""
 
     @property

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lossless.transport.message_ownership import TAKEN_AT, is_given_away, read_host_clock
-from lossless.transport.message_recovery import DEAD_AFTER
 from tasks.errors import GivenAway
+from tasks.execution.execution_settings import read_execution_settings
 
 #: How often a process checks its lease in the time after which a silent worker counts as dead.
 CHECKS: Final = 3
@@ -38,7 +38,7 @@ class MessageLease:
         properties = task.request.properties or {}
         taken_at = properties.get(TAKEN_AT)
         tag = properties.get("delivery_tag") if isinstance(taken_at, float) else None
-        every = float((task.app.conf.broker_transport_options or {}).get("dead_after") or DEAD_AFTER) / CHECKS
+        every = read_execution_settings(task.app).dead_after / CHECKS
         return cls(tag, taken_at or read_host_clock(), every, lambda held: is_given_away(task.app, held))
 
     def check(self) -> None:

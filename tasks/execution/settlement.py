@@ -21,6 +21,7 @@ from lossless.transport.script_hook import LOOKED
 from lossless.worker.acknowledgement_bundle import can_bundle
 from tasks.execution import delivery_log
 from tasks.execution.batch_fates import BatchFates
+from tasks.execution.execution_settings import read_execution_settings
 from tasks.worker import worker_metrics
 from tasks.worker.ledger_telemetry import delivery_counts
 
@@ -263,7 +264,7 @@ def keeps_success(task: Any) -> bool:
     Celery acknowledges a task whose result backend has a success, even if its process died before it reported one
     (celery/worker/request.py `_success_was_stored`), and does not run it again if it deduplicates.
     """
-    if task.app.conf.worker_deduplicate_successful_tasks:
+    if read_execution_settings(task.app).deduplicates:
         return True
     ignored = get_actual_ignore_result(task, task.request)
     return not ignored and not isinstance(task.backend, DisabledBackend)

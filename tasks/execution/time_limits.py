@@ -20,6 +20,7 @@ from billiard.pool import soft_timeout_sighandler
 from lossless.background_thread import start_thread
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
+from tasks.execution.execution_settings import ExecutionSettings, read_execution_settings
 
 logger = logs.harmless_logger(__name__)
 
@@ -36,14 +37,15 @@ class TimeLimits(NamedTuple):
     def from_request(cls, task: MessageTask[..., Any]) -> "TimeLimits":
         """Return the limits of a task's current message."""
         hard, soft = task.request.timelimit or (None, None)
-        return cls.chosen(task, soft, hard)
+        return cls.chosen(task, read_execution_settings(task.app), soft, hard)
 
     @classmethod
-    def chosen(cls, task: Any, soft: float | None = None, hard: float | None = None) -> "TimeLimits":
+    def chosen(
+        cls, task: Any, settings: ExecutionSettings, soft: float | None = None, hard: float | None = None
+    ) -> "TimeLimits":
         """Return the limits of the message, the task, or the settings (`task_soft_time_limit`, `task_time_limit`)."""
-        conf = task.app.conf
-        soft = soft or task.soft_time_limit or conf.task_soft_time_limit
-        return cls(soft or None, hard or task.time_limit or conf.task_time_limit or None)
+        soft = soft or task.soft_time_limit or settings.soft_time_limit
+        return cls(soft or None, hard or task.time_limit or settings.time_limit or None)
 
 
 class WatchedRun:

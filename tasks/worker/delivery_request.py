@@ -19,6 +19,7 @@ from lossless.transport.script_hook import LOOKED
 from lossless.worker import request
 from lossless.worker.run_outcome import unwrap_exception
 from tasks.execution import batch_progress
+from tasks.execution.execution_settings import read_execution_settings
 from tasks.execution.process_loss import headers_after_loss
 from tasks.execution.time_limits import TimeLimits
 
@@ -109,7 +110,7 @@ class DeliveryRequest(request.Request):
         if HEADER in self.request_dict:
             task: Any = self.task
             hard, soft = self.time_limits
-            soft, self._hard = TimeLimits.chosen(task, soft, hard)
+            soft, self._hard = TimeLimits.chosen(task, read_execution_settings(task.app), soft, hard)
             if self._hard:
                 # A bulk that fails is halved until one is alone: so many calls end none of its deliveries.
                 bulk: int | None = getattr(task, "bulk", None)

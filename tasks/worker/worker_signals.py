@@ -29,6 +29,7 @@ from lossless.transport import risks
 from tasks import logs
 from tasks.declaration.app_setup import handler_app
 from tasks.execution import batch_progress, delivery_log, event_loop
+from tasks.execution.execution_settings import read_execution_settings
 from tasks.worker import worker_metrics
 from tasks.worker.ledger_telemetry import attempt_outcomes, carrier_notes, delivery_counts
 from tasks.worker.worker_announcement import WorkerAnnouncement
@@ -77,6 +78,7 @@ def heed_time_limits(instance: Any, **_: Any) -> None:
     if instance.app is handler_app():
         instance.app.conf.task_time_limit = instance.time_limit
         instance.app.conf.task_soft_time_limit = instance.soft_time_limit
+        read_execution_settings.cache_clear()
 
 
 @import_modules.connect(weak=False)
