@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from celery.concurrency import asynpool
 
-from lossless.worker.job_pipes import JobWriter, ReportReader
+from lossless.worker.job_pipes import JobWriter, ReportReader, ReportWriter
 
 
 class Hub:
@@ -192,3 +192,32 @@ def test_celerys_own_writer_is_called_while_jobs_wait_and_once_more(pool: Pool):
     writer.on_poll_start()
     writer.on_poll_start()
     assert pool.polls == 3
+
+
+class Queue:
+    """A process's queue of reports; what went billiard's way is noted."""
+
+    def __init__(self, fd: int) -> None:
+        self._writer = SimpleNamespace(fileno=lambda: fd)
+        self.billiards: list[Any] = []
+
+    def put(self, report: Any) -> None:
+        self.billiards.append(report)
+
+
+def test_a_small_report_is_written_whole_and_is_read_as_it_was(reports: Reports):
+    queue = Queue(reports.write)
+    writer = ReportWriter(queue)
+    writer.put((2, (7, None, (True, "done"), 5)))
+    reports.readable()
+    assert reports.heard == [(2, (7, None, (True, "done"), 5))]
+    assert queue.billiards == []
+
+
+@pytest.mark.parametrize("report", ["large" * 1000, lambda: None], ids=["large", "not for the plain pickler"])
+def test_every_other_report_goes_billiards_way(reports: Reports, report: Any):
+    queue = Queue(reports.write)
+    ReportWriter(queue).put(report)
+    reports.readable()
+    assert reports.heard == []
+    assert queue.billiards == [report]
