@@ -11,6 +11,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 
 from bridge.formats.delivery_identity import Place
+from bridge.formats.halt_scope import HaltScope
 
 #: The labels of metrics of each partition.
 PARTITION_LABELS: Final = ("topic", "partition")
@@ -29,6 +30,7 @@ class BridgeMetrics:
         #: By partition, the labels of its series of fates.
         self._fate_labels: dict[Place, set[tuple[str, str]]] = {}
         self._halted: set[str] = set()
+        self._held: set[tuple[str, str]] = set()
         self._policies: set[str] = set()
         self._counter = partial(Counter, registry=self.registry)
         self._gauge = partial(Gauge, registry=self.registry)
@@ -148,6 +150,17 @@ class BridgeMetrics:
         self.halted_since = self._gauge(
             "bridge_halted_since_seconds", "Unix time since when a topic's consumption is halted.", ["topic"]
         )
+        self.handler_halted = self._gauge(
+            "bridge_handler_halted", "1 while a handler is halted on a topic.", ["topic", "handler"]
+        )
+        self.keys_halted = self._gauge(
+            "bridge_keys_halted", "Keys of a handler that are halted on a topic.", ["topic", "handler"]
+        )
+        self.held_messages = self._gauge(
+            "bridge_held_messages",
+            "Celery messages that wait for a halted handler or its halted keys.",
+            ["topic", "handler"],
+        )
         self.policy_changed = self._gauge(
             "bridge_policy_changed",
             "1 while a handler's policy differs from its code's by a person's changes.",
@@ -206,6 +219,16 @@ class BridgeMetrics:
         for topic, at in since.items():
             self.halted_since.labels(topic).set(at)
         self._halted |= since.keys()
+
+    def show_small_halts(self, held: Mapping[HaltScope, int], all_handlers: Iterable[tuple[str, str]] = ()) -> None:
+        """Show the halted handlers, how many keys are halted, and the messages that wait for them; 0 for others."""
+        found = {(scope.topic, scope.handler) for scope in held}
+        for topic, handler in {*found, *all_handlers, *self._held}:
+            of = [scope for scope in held if (scope.topic, scope.handler) == (topic, handler)]
+            self.handler_halted.labels(topic, handler).set(int(any(scope.key is None for scope in of)))
+            self.keys_halted.labels(topic, handler).set(sum(scope.key is not None for scope in of))
+            self.held_messages.labels(topic, handler).set(sum(held[scope] for scope in of))
+        self._held |= found
 
     def show_policies(self, handlers: Iterable[str], all_handlers: Iterable[str] = ()) -> None:
         """Show the handlers whose policy differs from the code's, and 0 for all others."""

@@ -121,6 +121,10 @@ class PolicyRefused(BridgeError):
     """A policy cannot be changed as requested; nothing was decided."""
 
 
+class HaltRefused(BridgeError):
+    """A handler or a key cannot be halted as requested; nothing was decided."""
+
+
 class UnknownTopic(BridgeError):
     """No handler names this topic, or ever named it."""
 

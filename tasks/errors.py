@@ -59,15 +59,16 @@ class StopConsuming(Exception):
 
 
 class TopicHalted(Exception):
-    """The topic of a delivery is halted: it waits, and has spent no attempt.
+    """The topic of a delivery, its handler or its key is halted: it waits, and has spent no attempt.
 
     Parameters:
         first: whether this delivery asked for the halt: it runs first afterwards.
+        gate: the gate of the halted handler or key; empty: the topic is halted.
     """
 
-    def __init__(self, why: str, first: bool = False) -> None:
+    def __init__(self, why: str, first: bool = False, gate: str = "") -> None:
         super().__init__(why)
-        self.first = first
+        self.first, self.gate = first, gate
 
 
 class HandlerError(BridgeError, ValueError):

@@ -14,7 +14,7 @@ from bridge.formats.group_decision import (
     append_decision,
     halt_key,
 )
-from bridge.jobs.decision_sync import DecisionPublisher, GroupDecisions, TopicGates
+from bridge.jobs.decision_sync import DecisionPublisher, GroupDecisions, HaltGates
 from bridge.kafka import control_topic
 from bridge.kafka.control_topic import PublishedDecisions
 from bridge.ledger import Ledger, decision_store, group_access
@@ -164,7 +164,7 @@ class World:
             self.start(number)
 
     def start(self, number: int) -> None:
-        gates = TopicGates(self.broker, "bridge")
+        gates = HaltGates(self.broker, "bridge")
         reader: Any = Reader(self.kafka)
         made: Any = GroupDecisions(SETTINGS, self.mirror, BridgeMetrics(), gates, follower=reader)
         made._publishing = AtOnce(SETTINGS, lambda: 0.0)

@@ -11,7 +11,7 @@ from typing import Any
 from bridge.backpressure.queue_pressure import QueuePressure
 from bridge.backpressure.topic_pressure import TopicPressure
 from bridge.bridge_metrics import BridgeMetrics
-from bridge.dispatch.dispatcher import SuspendedHandlers
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.formats.delivery_identity import Place
 from bridge.formats.pause_reasons import PauseReason
 from bridge.kafka.clients import Consumer, TopicPartition
@@ -125,7 +125,7 @@ def find_halted_partitions(
 def find_suspended_partitions(
     partitions: Iterable[Any], suspended: SuspendedHandlers, pressed: Collection[Place] = ()
 ) -> dict[Place, PauseReason]:
-    """Return the partitions that suspended handlers stop (pure).
+    """Return the partitions that suspended or halted handlers stop (pure).
 
     A partition stops if all its handlers are suspended, or if some are and their deliveries fill it.
 
@@ -133,13 +133,15 @@ def find_suspended_partitions(
         pressed: the partitions that pause because enough of their deliveries wait.
     """
     reasons: dict[Place, PauseReason] = {}
-    if not suspended.down and not suspended.full:
+    if not (suspended.down or suspended.full or any(suspended.by_halt)):
         return reasons
     for partition in partitions:
         handlers = getattr(partition, "handlers", ())
-        names = suspended.find_suspended(handlers)
+        topic = partition.place[0]
+        names = suspended.find_suspended(handlers, topic)
+        halted = any(suspended.is_halted(name, topic) for name in names)
         if names and len(names) == len({handler.name for handler in handlers}):
-            reasons[partition.place] = PauseReason.DEPENDENCIES_DOWN
+            reasons[partition.place] = PauseReason.HALTED if halted else PauseReason.DEPENDENCIES_DOWN
         elif names and partition.place in pressed:
-            reasons[partition.place] = PauseReason.SOME_DEPENDENCIES_DOWN
+            reasons[partition.place] = PauseReason.SOME_HALTED if halted else PauseReason.SOME_DEPENDENCIES_DOWN
     return reasons

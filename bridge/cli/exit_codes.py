@@ -52,14 +52,16 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         NOT_FOUND: f"neither Kafka nor Redis answers; {_CANNOT_BEGIN}",
     },
     "halt": {
-        OK: "the topics are halted, and Kafka has the decision",
-        FAULTS: "no handler names a topic, or settings are wrong: nothing was decided",
+        OK: "the topics, the handler or the key are halted, and Kafka has the decision",
+        FAULTS: "no handler names a topic, it has no such handler, its keys cannot be halted, or settings are wrong: "
+        "nothing was decided",
         NOT_FOUND: f"neither Kafka nor Redis took the decision; {_CANNOT_BEGIN}",
         AGAIN: _REDIS_ALONE,
     },
     "resume": {
-        OK: "the topics are not halted, and Kafka has the decision",
-        FAULTS: "no handler names a topic, none was named, or settings are wrong: nothing was decided",
+        OK: "the topics, the handler or the key are not halted, and Kafka has the decision",
+        FAULTS: "no handler names a topic, it has no such handler, none was named, or settings are wrong: nothing was "
+        "decided",
         NOT_FOUND: f"neither Kafka nor Redis took the decision; {_CANNOT_BEGIN}",
         AGAIN: _REDIS_ALONE,
     },

@@ -8,58 +8,93 @@ import typer
 from bridge.cli.command_io import FAULTS, NOT_FOUND, console, end_decision, fail, load_app, print_result
 from bridge.cli.command_options import ByOption, DefaultCommandGroup, NeededWhyOption, WhyOption, require_why
 from bridge.cli.exit_codes import add_commands
-from bridge.errors import NotDecided, PolicyRefused, UnknownHandler, UnknownTopic
+from bridge.errors import HaltRefused, NotDecided, PolicyRefused, UnknownHandler, UnknownTopic
 from bridge.inspection import report_tables as tables
+from bridge.operator_actions.handler_halt import halt_handlers, make_scopes, resume_handlers
 from bridge.operator_actions.handler_policy import read_policies, set_policy, unset_policy
 from bridge.operator_actions.handler_policy import read_policy_history as history_of
 from bridge.operator_actions.topic_halt import halt_topics, resume_topics
+
+HaltedHandlerOption = Annotated[
+    str, typer.Option("--handler", help="Only this handler; the other handlers of the topics go on.")
+]
+HaltedKeyOption = Annotated[
+    str | None, typer.Option("--key", help="Only records with this key, of that handler; all other records go on.")
+]
 
 
 def halt(
     context: typer.Context,
     topics: Annotated[list[str], typer.Argument(help="Source topics.")],
     why: NeededWhyOption,
+    handler: HaltedHandlerOption = "",
+    key: HaltedKeyOption = None,
     by: ByOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the state of each topic as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the state of each topic or handler as JSON.")] = False,
 ) -> None:
-    """Stop the consumption of topics, for every bridge and worker of the group, until somebody resumes it.
+    """Stop topics, or one handler or key of them, for every bridge and worker of the group, until somebody resumes it.
 
     Queued deliveries wait and spend no attempt; running ones finish. No bridge need run.
 
-    Example: bridge halt orders --why "the bank books twice"
+    Example: bridge halt orders --handler orders.handlers.charge --key 4711 --why "the bank books it twice"
     """
+    _require_handler_for_key(handler, key)
     app, chosen, routes = load_app(context.obj)
-    _decide_halt(lambda: halt_topics(app, chosen, routes, topics, why, by), as_json)
+    if handler:
+        _decide_halt(lambda: halt_handlers(app, chosen, routes, make_scopes(topics, handler, key), why, by), as_json)
+    else:
+        _decide_halt(lambda: halt_topics(app, chosen, routes, topics, why, by), as_json)
 
 
 def resume(
     context: typer.Context,
     topics: Annotated[list[str] | None, typer.Argument(help="Topics that are halted.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every topic that is halted.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every topic, handler and key that is halted.")] = False,
+    handler: HaltedHandlerOption = "",
+    key: HaltedKeyOption = None,
     why: WhyOption = "",
     by: ByOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the state of each topic as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the state of each topic or handler as JSON.")] = False,
 ) -> None:
-    """Resume halted topics exactly where they stopped. A topic that is not halted stays as it is.
+    """Resume topics, or a handler or key that was halted with these arguments, exactly where they stopped.
+
+    Resuming something that is not halted is no error.
 
     Example: bridge resume orders --why "the bank answers again"
     """
+    _require_handler_for_key(handler, key)
     app, chosen, routes = load_app(context.obj)
-    if bool(topics) == every:
+    if bool(topics) == every or (every and handler):
         fail("name the topics to resume, or add --all.", FAULTS)
-    _decide_halt(lambda: resume_topics(app, chosen, routes, None if every else topics, why, by), as_json)
+
+    def resume_every() -> dict[str, Any]:
+        resumed = resume_topics(app, chosen, routes, None, why, by)
+        return resumed | {"handlers": resume_handlers(app, chosen, routes, None, why, by)["handlers"]}
+
+    if every:
+        _decide_halt(resume_every, as_json)
+    elif handler:
+        scopes = make_scopes(topics or (), handler, key)
+        _decide_halt(lambda: resume_handlers(app, chosen, routes, scopes, why, by), as_json)
+    else:
+        _decide_halt(lambda: resume_topics(app, chosen, routes, topics, why, by), as_json)
+
+
+def _require_handler_for_key(handler: str, key: str | None) -> None:
+    if key is not None and not handler:
+        fail("--key is one key of a handler: name the handler too, with --handler.", FAULTS)
 
 
 def _decide_halt(act: Callable[[], dict[str, Any]], as_json: bool) -> None:
-    """Make a decision, and print the state of each topic."""
+    """Make a decision, and print the state of each topic, handler or key."""
     try:
         result = act()
-    except UnknownTopic as error:
+    except (UnknownTopic, UnknownHandler, HaltRefused) as error:
         fail(str(error), FAULTS)
     except NotDecided as error:
         fail(str(error), NOT_FOUND)
     print_result(result, as_json, lambda: tables.print_halts(console, result))
-    end_decision(*result["topics"].values())
+    end_decision(*result["topics"].values(), *result.get("handlers", ()))
 
 
 Answer = TypeVar("Answer")

@@ -37,6 +37,7 @@ from bridge.errors import (
     BridgeError,
     DeskUnavailable,
     FilterFault,
+    HaltRefused,
     NoSuchGroup,
     NoSuchLetter,
     NoSuchPlan,
@@ -71,6 +72,7 @@ MAX_FORM_FIELDS: Final = 11_000
 #: The status of each refusal of the dead-letter store; all its other errors are 503.
 _STATUS_OF_ERROR: Final[dict[type[BridgeError], int]] = {
     FilterFault: 400,
+    HaltRefused: 400,
     NoSuchGroup: 404,
     NoSuchLetter: 404,
     NoSuchPlan: 404,

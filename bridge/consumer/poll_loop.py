@@ -42,7 +42,7 @@ class PollLoop:
         self._decisions, self._metrics, self._timetable = setup.decisions, setup.metrics, parts.timetable
         self._ledger, self._marks, self._commits, self._logs = parts.ledger, parts.marks, parts.commits, parts.logs
         self._assignment, self._reads, self._buffer = parts.assignment, parts.reads, parts.reads.buffer
-        self._dispatch, self._gates, self._retry_time = parts.dispatch, parts.gates, parts.retry_time
+        self._dispatch, self._retry_time = parts.dispatch, parts.retry_time
         self._joined = False
         try:
             self._commits.check_fsync()
@@ -87,7 +87,7 @@ class PollLoop:
             self._reads.starts,
             blocked=self._blockage.why is not None,
             halted=self._decisions.halts.keys(),
-            suspended=self._gates.suspended,
+            suspended=self.parts.suspended,
         )
         self._reads.carry_out_rewinds(self.consumer)
 
@@ -190,7 +190,7 @@ class PollLoop:
         if held := self._buffer.take_live(parked):
             self._retry_time.note_live()
             self._take_in(held)
-        sent = self._dispatch.hand_out(self._find_unhalted(parked=False), self._gates.suspended)
+        sent = self._dispatch.hand_out(self._find_unhalted(parked=False), self.parts.suspended)
         if sent and read_at is not None:
             self._metrics.handoff_seconds.observe(self._clock() - read_at)
         return sent
@@ -206,7 +206,7 @@ class PollLoop:
             if isinstance(buffered := self._assignment.get_partition(place), RetryPartition):
                 buffered.note_untaken(len(records))
         self._assignment.note_read(self._buffer.records)
-        sent = self._dispatch.hand_out(self._find_unhalted(parked=True), self._gates.suspended, parked=True)
+        sent = self._dispatch.hand_out(self._find_unhalted(parked=True), self.parts.suspended, parked=True)
         if held or sent:
             self._retry_time.note_spent(self._clock() - begun)
         self._strangers.count_records()

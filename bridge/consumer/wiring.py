@@ -26,6 +26,7 @@ from bridge.dispatch.dispatcher import Dispatcher, HandoffCounts, HandoffRoom, H
 from bridge.dispatch.fate_sync import PendingMarks
 from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.source_record_check import SourceRecordCheck
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes
 from bridge.jobs.audit_metrics import AuditMetrics
@@ -100,6 +101,7 @@ class BridgeSetup:
         catalog = TopicCatalog(settings, routes.topics, list_needed_topics(settings, routes))
         kafka, blockage = KafkaState(catalog, metrics), HandoffBackoff(metrics, clock)
         metrics.show_halted({}, routes.topics)
+        metrics.show_small_halts({}, [(topic, each.name) for each in routes for topic in each.topics])
         metrics.show_policies((), routes.handlers)
         broker = CeleryBroker(app)
         decisions = GroupDecisions.build(settings, metrics, broker, LEDGER_WITHIN, clock)
@@ -151,7 +153,7 @@ class ConsumerParts:
     def count_due(self, unread: Mapping[Place, int]) -> dict[str, dict[str, float]]:
         """Return the deliveries that could run now if they were handed off, by queue and handler."""
         setup, busy = self.setup, {partition.place for partition in self.assignment.busy}
-        halted, suspended = setup.decisions.halts, self.gates.suspended
+        halted, suspended = setup.decisions.halts, self.suspended
         ripe, queue_of = setup.kafka.ripe, setup.broker.queue_of
         # Of a partition that holds nothing only unread records can be due.
         partitions = [
@@ -164,6 +166,12 @@ class ConsumerParts:
         return count_due_deliveries(
             partitions, unread, ripe, setup.routes, queue_of, halted=halted, suspended=suspended
         )
+
+    @property
+    def suspended(self) -> SuspendedHandlers:
+        """Return the handlers of which nothing is handed off: their dependency is down, or they are halted."""
+        by_halt = self.setup.decisions.suspended
+        return self.gates.suspended._replace(by_halt=by_halt) if any(by_halt) else self.gates.suspended
 
     def make_jobs(
         self,

@@ -1,7 +1,7 @@
 """The Celery broker: it takes messages and tells how many wait; each call returns after its answer."""
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -72,6 +72,8 @@ class CeleryBroker:
 
     def __init__(self, app: Celery) -> None:
         self.app = app
+        #: By source topic and handler, the gate of each halted handler: its messages go past no worker.
+        self.held_gates: Mapping[tuple[str, str], str] = {}
         self._templates: dict[str, MessageTemplate] = {}
         self._queues: dict[str, str] = {}
         self._producer: Producer | None = None
@@ -126,7 +128,7 @@ class CeleryBroker:
         """
         with self.producer() as producer:
             template = self._template(outgoing.handler)
-            headers, properties = template.message(outgoing)
+            headers, properties = template.message(outgoing, self._held_gate(outgoing))
             if fate_place:
                 properties[FATE_PROPERTY] = fate_place
             channel: Any = producer.channel
@@ -264,9 +266,12 @@ class CeleryBroker:
             self._templates[handler] = template
         return template
 
+    def _held_gate(self, outgoing: OutgoingBatch) -> str:
+        return self.held_gates.get((outgoing.header["topic"], outgoing.handler), "") if self.held_gates else ""
+
     def _send(self, producer: Producer, outgoing: OutgoingBatch, *, amqp: bool = False, **options: Any) -> None:
         template = self._template(outgoing.handler)
-        headers, properties = template.message(outgoing)
+        headers, properties = template.message(outgoing, self._held_gate(outgoing))
         headers, body = move_large_headers(headers, template.body) if amqp else (headers, template.body)
         producer.publish(
             body,

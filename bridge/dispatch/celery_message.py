@@ -97,8 +97,12 @@ class MessageTemplate:
             needs=tuple(getattr(task, "needs", ())),
         )
 
-    def message(self, outgoing: OutgoingBatch) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return headers and properties of a batch's message, as receivers of `before_task_publish` leave them."""
+    def message(self, outgoing: OutgoingBatch, held: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return headers and properties of a batch's message, as receivers of `before_task_publish` leave them.
+
+        Parameters:
+            held: the gate of its handler, if that is halted.
+        """
         headers = dict(self.headers)
         headers["id"] = headers["root_id"] = outgoing.task_id
         headers["argsrepr"] = outgoing.label
@@ -108,7 +112,7 @@ class MessageTemplate:
         if self.expires is not None:
             headers["expires"] = datetime.fromtimestamp(time.time() + self.expires, UTC).isoformat()
         kafka = outgoing.header
-        gates = gates_for(kafka["group"], kafka["topic"], self.needs, again="via" in kafka)
+        gates = gates_for(kafka["group"], kafka["topic"], self.needs, again="via" in kafka, held=held)
         properties = {**self.properties, "correlation_id": outgoing.task_id, GATES: gates}
         if signals.before_task_publish.receivers:
             signals.before_task_publish.send(

@@ -7,7 +7,7 @@ deliveries of that step off again.
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.batch_sizer import BatchSizer
@@ -16,9 +16,9 @@ from bridge.dispatch.celery_message import PackedMessage, cut_step, pack_group
 from bridge.dispatch.fate_sync import PendingMarks
 from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.source_record_check import SourceRecordExists, TakenGroup, leave_out_ended
+from bridge.dispatch.suspended_handlers import NONE_HALTED, SuspendedHandlers
 from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.formats.delivery_identity import Place
-from bridge.handler_routes import Handler
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Account, Fate, Ledger, Mark, Push
 from bridge.ledger.attempt_statistics import CountKey, add_counts
@@ -29,29 +29,8 @@ from bridge.partitions.partition import Partition
 
 logger = logging.getLogger(__name__)
 
-
-#: No handlers.
-NO_HANDLERS: frozenset[str] = frozenset()
-
-
-class SuspendedHandlers(NamedTuple):
-    """The suspended handlers, by how far.
-
-    Attributes:
-        down: a partition whose handlers are all among these waits in Kafka. If only some are, their deliveries wait in
-            the broker, so that the other handlers go on.
-        full: nothing of these is handed off, even if other handlers of the partition go on.
-        parked: no retry or replay record of these is handed off.
-    """
-
-    down: frozenset[str] = NO_HANDLERS
-    full: frozenset[str] = NO_HANDLERS
-    parked: frozenset[str] = NO_HANDLERS
-
-    def find_suspended(self, handlers: Iterable[Handler]) -> frozenset[str]:
-        """Return the handlers of a partition of which nothing is handed off."""
-        names = {handler.name for handler in handlers}
-        return self.down & names if names <= self.down else self.full & names
+#: Messages of a halted handler that one turn hands off from a partition, while others of the partition go on.
+HELD_ROOM: Final = 200
 
 
 class PartitionRotation:
@@ -198,6 +177,7 @@ class Dispatcher:
         #: Of parked deliveries (True), and of all others: each kind has room of its own.
         self._rotations = {True: PartitionRotation(), False: PartitionRotation()}
         self._holds = {True: False, False: False}
+        self._by_halt = NONE_HALTED
 
     @property
     def holds(self) -> bool:
@@ -264,19 +244,31 @@ class Dispatcher:
         if self.holds or sum(ready.values()) > 1:
             self._room.poll_sizes()
         portions = self._room.find_portions(ready, parked)
+        self._by_halt = suspended.by_halt
         taken = [
             (partition, *group)
             for partition in in_turn
             for group in partition.take(
                 {
                     **portions,
+                    **self._find_held_portions(partition, portions, parked),
                     **{name: Portion(1, 1, room=0) for name in _find_suspended(partition, suspended, parked)},
                 }
             )
         ]
-        waiting = suspended.parked if parked else suspended.down
+        waiting = (suspended.parked if parked else suspended.down) | {name for _, name in suspended.by_halt.halted}
         self._holds[parked] = any(portion.spent for name, portion in portions.items() if name not in waiting)
         return taken
+
+    def _find_held_portions(
+        self, partition: Partition, portions: Mapping[str, Portion], parked: bool
+    ) -> dict[str, Portion]:
+        """Return the portions of halted handlers: their deliveries wait at a gate, where they keep no worker busy."""
+        return {
+            name: Portion(portions[name].size, portions[name].alone, HELD_ROOM, portions[name].why)
+            for topic, name in self._by_halt.halted
+            if topic == partition.source and name in portions and not parked
+        }
 
     def _send(self, packed: Sequence[PackedMessage]) -> None:
         if self._ledger is not None and self._scope.one_step:
@@ -351,6 +343,9 @@ class Dispatcher:
         for message in packed:
             message.partition.note_handed(message.group.handler, message.group.offsets)
         self._counts.count_handoff(packed)
+        halted = self._by_halt.halted
+        if halted:
+            packed = [each for each in packed if (each.partition.source, each.group.handler) not in halted]
         self._room.note_handoff(packed)
 
 
@@ -359,7 +354,9 @@ def _find_suspended(partition: Partition, suspended: SuspendedHandlers, parked: 
 
     In a retry topic each record is of one handler: due records of one that may not run would fill the broker.
     """
-    return suspended.parked if parked else suspended.find_suspended(partition.handlers)
+    if parked:
+        return suspended.find_parked(partition.source)
+    return suspended.find_suspended(partition.handlers, partition.source)
 
 
 def _count_ready(partitions: Iterable[Partition]) -> dict[str, int]:

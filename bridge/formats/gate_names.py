@@ -1,10 +1,14 @@
-"""The names of the gates: one for each topic (shut by a halt), two for each dependency (first attempts and retries;
-shut by its breaker).
+"""The names of the gates: one for each topic, and each halted handler or key (shut by a halt), and two for each
+dependency (first attempts and retries; shut by its circuit breaker).
+
+Every message names its topic's gate and those of its dependencies. The gate of a halted handler or key is named only by
+messages that met the halt: a handler that is not halted has none.
 """
 
 from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
+from bridge.formats.halt_scope import HaltScope, read_encoded_scope
 from lossless.transport.message_gates import format_gates
 
 
@@ -23,22 +27,35 @@ def again_gate(group: str, dependency: str) -> str:
     return f"{_part(group)}:again:{_part(dependency)}"
 
 
-def gates_for(group: str, topic: str, needs: Iterable[str] = (), again: bool = False) -> str:
+def held_gate(group: str, scope: HaltScope) -> str:
+    """Return the gate of the deliveries of a halted handler, or of a halted key."""
+    return f"{_part(group)}:held:{scope.encoded}"
+
+
+def gates_for(group: str, topic: str, needs: Iterable[str] = (), again: bool = False, held: str = "") -> str:
     """Return the property `gates` of a message with deliveries of a topic.
 
     Parameters:
         topic: the source topic.
         needs: the dependencies of the handler.
         again: whether they have failed before.
+        held: the gate of the halt that keeps them back; empty: there is none.
     """
     gate = again_gate if again else needs_gate
-    return format_gates([topic_gate(group, topic), *(gate(group, each) for each in needs)])
+    names = [topic_gate(group, topic), *(gate(group, each) for each in needs)]
+    return format_gates([*names, held] if held else names)
 
 
 def gated_topic(group: str, gate: str) -> str | None:
     """Return the topic of a gate; `None` if it is another group's, or of something else."""
     start = f"{_part(group)}:topic:"
     return unquote(gate.removeprefix(start)) if gate.startswith(start) else None
+
+
+def gated_scope(group: str, gate: str) -> HaltScope | None:
+    """Return the halted handler or key of a gate; `None` if it is another group's, or of something else."""
+    start = f"{_part(group)}:held:"
+    return read_encoded_scope(gate.removeprefix(start)) if gate.startswith(start) else None
 
 
 def gated_dependency(group: str, gate: str) -> str | None:

@@ -150,6 +150,14 @@ class PauseReason(StrEnum):
         # Its breaker wakes somebody.
         alerts=False,
     )
+    SOME_HALTED = _Explained(
+        "some of its handlers are halted, and as much waits for them as may",
+        means="some handlers, or keys of them, are halted; a share of `kafka_pause_above_bytes` waits for them",
+        ends="with `bridge resume`",
+        advice="fix the cause, then `bridge resume TOPIC --handler HANDLER` (handler_halted)",
+        told_by="handler_halted",
+        alerts=False,
+    )
     NOT_DUE = _Explained(
         "nothing more is due yet",
         means="of a retry or replay topic; nothing is wrong",

@@ -24,6 +24,7 @@ from bridge.problems.bridge_problem_rows import (
     BRIDGES_DOWN,
     DEPENDENCY_DOWN,
     DEPENDENCY_UNNAMED,
+    HANDLER_HALTED,
     PARTITION_UNASSIGNED,
     REDIS_MEMORY_OR_DISK,
     TOPIC_HALTED,
@@ -144,6 +145,26 @@ def find_halted_topics(facts: GroupFacts) -> Iterator[Problem]:
             why=halt.why.rstrip("."),
             waiting=waiting,
             record=record,
+        )
+
+
+def find_handler_halts(facts: GroupFacts) -> Iterator[Problem]:
+    """Yield a problem for each halted handler and key."""
+    for each in facts.handler_halts:
+        scope, words = each.scope, each.scope.words
+        yield make_problem(
+            HANDLER_HALTED,
+            topic=scope.topic,
+            handler=scope.handler,
+            since=each.halt.since,
+            many=each.aside.deliveries,
+            subject=f"{words[0].upper()}{words[1:].rstrip(',')}",
+            comma="," if words.endswith(",") else "",
+            began=format_since(each.halt.since, facts.now),
+            by=each.halt.by,
+            why=each.halt.why.rstrip("."),
+            waiting=f" Waiting for it: {each.aside.words}." if each.aside.messages else "",
+            arguments=scope.arguments,
         )
 
 

@@ -217,7 +217,8 @@ def _waits_by_decision(facts: GroupFacts, topic: str, handler: str) -> bool:
     if source in facts.halts:
         return True
     names = [known.name for known in facts.handlers if source in known.topics] if handler == RETRY_RECORD else [handler]
-    return any(name in facts.waiting_for_needs for name in names)
+    halted = {halt.scope.handler for halt in facts.handler_halts if halt.scope.topic == source}
+    return any(name in facts.waiting_for_needs or name in halted for name in names)
 
 
 def _describe_old(

@@ -3,7 +3,7 @@ that hold them, and the location of each as `bridge find` says it: a queue, a re
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -235,6 +235,7 @@ class DeliveryLocator:
         silent: why the messages are not known; `None`: they are.
         parked: by delivery, its record in a retry or replay topic, and what that holds.
         queues: by handler, its queue.
+        held: the deliveries whose handler or key is halted, each with what a person resumes.
     """
 
     topic: str
@@ -249,6 +250,7 @@ class DeliveryLocator:
     letters: Mapping[DeliveryKey, DeadLetterSummary]
     parked: Mapping[DeliveryKey, tuple[UnsettledRecord, RetryRecord]]
     queues: Mapping[str, str]
+    held: Mapping[DeliveryKey, str] = field(default_factory=dict)
 
     def locate(self, which: DeliveryKey, fate: Fate) -> dict[str, Any]:
         """Return the location of a delivery as JSON-able data."""
@@ -283,7 +285,7 @@ class DeliveryLocator:
     def _locate_handed(self, which: DeliveryKey) -> dict[str, Any]:
         if (carrier := self.carriers.get(which)) is not None:
             return {
-                "where": self._describe_carrier(carrier),
+                "where": self._describe_carrier(carrier, which),
                 "error": carrier.error or None,
                 "attempts": carrier.attempts._asdict(),
                 "until": carrier.due if carrier.where == "waiting" else None,
@@ -330,8 +332,10 @@ class DeliveryLocator:
         error = f"{letter.reason}: {letter.error}"
         return {"where": letter.place, "at": letter.failed_at, "error": error, "attempts": attempts}
 
-    def _describe_carrier(self, carrier: CarrierMessage) -> str:
+    def _describe_carrier(self, carrier: CarrierMessage, which: DeliveryKey) -> str:
         place = _describe_place(carrier)
+        if carrier.where == "aside" and which in self.held:
+            place = f"queue {carrier.queue}, set aside until {self.held[which]}"
         if carrier.where == "aside" and self.halted:
             place = f"queue {carrier.queue}, set aside until the topic is resumed (bridge resume {self.topic})"
         return f"{place}; dead ({carrier.dead}), and Kafka has not taken its dead letter yet" if carrier.dead else place

@@ -15,7 +15,13 @@ from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable
 from bridge.formats.dead_letter_record import DeadLetterSummary
 from bridge.formats.failure import cut
-from bridge.formats.group_decision import PolicyData, find_changed_policies, summarize_policy_changes
+from bridge.formats.group_decision import (
+    GroupDecision,
+    PolicyData,
+    find_changed_policies,
+    summarize_policy_changes,
+)
+from bridge.formats.halt_scope import HaltScope, find_small_halts
 from bridge.formats.text_forms import format_time, make_printable
 from bridge.handler_routes import Routes
 from bridge.inspection.delivery_trace import (
@@ -117,6 +123,7 @@ def _describe_records(
     traced = trace_deliveries(settings, routes, topic, found, there)
     carriers, why = _carriers(app, routes, topic, traced.in_flight)
     policies, halt = find_changed_policies(traced.decided), find_halts(traced.decided).get(topic)
+    halted = find_halted_deliveries(traced, topic, {place: _read_key(record) for place, record in found.items()})
     known = DeliveryLocator(
         topic,
         TopicNames.from_settings(settings).dead_letters(topic),
@@ -130,12 +137,13 @@ def _describe_records(
         _letters(settings, topic, traced),
         traced.parked,
         {name: handler.queue for name, handler in routes.handlers.items()},
+        {which: _describe_resumption(scope) for which, (scope, _) in halted.items()},
     )
     return [
         {
             "record": _record(topic, place, record),
             "halted": None if halt is None else make_halt_view(halt),
-            "deliveries": [_delivery(known, traced, policies, (*place, name)) for name in traced.handlers],
+            "deliveries": [_delivery(known, traced, policies, halted, (*place, name)) for name in traced.handlers],
         }
         for place, record in found.items()
     ]
@@ -168,8 +176,39 @@ def _letters(settings: Settings, topic: str, traced: DeliveryTrace) -> dict[Deli
     }
 
 
+def find_halted_deliveries(
+    traced: DeliveryTrace, topic: str, keys: Mapping[tuple[int, int], bytes | None]
+) -> dict[DeliveryKey, tuple[HaltScope, GroupDecision]]:
+    """Return the deliveries that have not ended and whose handler or key is halted (pure).
+
+    Parameters:
+        keys: the keys of the records.
+    """
+    halts = find_small_halts(traced.decided)
+    return {
+        (*place, scope.handler): (scope, halt)
+        # A halted handler, which comes first, counts over its halted keys.
+        for scope, halt in reversed(halts.items())
+        for place, key in keys.items()
+        if scope.topic == topic
+        and scope.key_bytes in (None, key)
+        and traced.fates.get((*place, scope.handler)) in (Fate.OPEN, Fate.HANDED, Fate.PARKED)
+    }
+
+
+def _describe_resumption(scope: HaltScope) -> str:
+    # Not everybody may see keys.
+    if scope.key is not None:
+        return "its key is resumed (bridge status)"
+    return f"its handler is resumed (bridge resume {scope.arguments})"
+
+
 def _delivery(
-    known: DeliveryLocator, traced: DeliveryTrace, policies: Mapping[str, PolicyData], which: DeliveryKey
+    known: DeliveryLocator,
+    traced: DeliveryTrace,
+    policies: Mapping[str, PolicyData],
+    halted: Mapping[DeliveryKey, tuple[HaltScope, GroupDecision]],
+    which: DeliveryKey,
 ) -> dict[str, Any]:
     carrier = known.carriers.get(which)
     fate = traced.fates[which]
@@ -178,7 +217,13 @@ def _delivery(
         **location,
         "task": traced.ran.get(which) if carrier is None else carrier.task_id,
         "policy": summarize_policy_changes(policies.get(which[2]), _ended(fate, location["since"])),
+        "halted": _describe_halt(*halted[which]) if which in halted else None,
     }
+
+
+def _describe_halt(scope: HaltScope, halt: GroupDecision) -> dict[str, Any]:
+    view = make_halt_view(halt)
+    return {"what": "handler" if scope.key is None else "key"} | {name: view[name] for name in ("why", "since", "by")}
 
 
 def _ended(fate: Fate, since: str | None) -> float | None:
@@ -189,14 +234,20 @@ def _ended(fate: Fate, since: str | None) -> float | None:
     return datetime.fromisoformat(since).timestamp() if since else 0.0
 
 
+def _read_key(record: Record | None) -> bytes | None:
+    """Return the key of a record; `None` if it has none, or Kafka does not have it any more."""
+    key = None if record is None else record.key()
+    return None if key is None else bytes(key)
+
+
 def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[str, Any]:
     produced = read_produced_at(record)
-    key = record.key() if record is not None else None
+    key = _read_key(record)
     return {
         "topic": topic,
         "partition": place[0],
         "offset": place[1],
-        "key": None if key is None else bytes(key).decode("utf-8", "backslashreplace"),
+        "key": None if key is None else key.decode("utf-8", "backslashreplace"),
         "timestamp": None if produced is None else round(produced * 1000),
     }
 
@@ -220,6 +271,8 @@ def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             where = f": {delivery['where']}" if delivery["where"] else ""
             counts = ", ".join(f"{count} {what}" for what, count in delivery["attempts"].items() if count)
             yield f"  {delivery['handler']}: {delivery['fate']}{since}{where}" + (f" ({counts})" if counts else "")
+            if halt := delivery.get("halted"):
+                yield f"    its {halt['what']} is halted since {halt['since']}, by {halt['by']}: {halt['why']}"
             if delivery["task"]:
                 yield f"    task {delivery['task']}"
             if delivery["policy"]:

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bridge.formats import group_decision
+from bridge.formats.halt_scope import HaltScope
 from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.inspection.delivery_problems import LOG_CHANGES
 from bridge.inspection.setup_check import CheckFinding
@@ -265,7 +266,7 @@ def _shown(offsets: list[int]) -> str:
 
 
 def print_halts(console: Console, halts: dict[str, Any]) -> None:
-    """Print the state of each topic after halt or resume, and which server does not have the decision yet."""
+    """Print the state of each topic, handler or key after halt or resume, and which server lacks the decision."""
     for topic, how in halts["topics"].items():
         if how["halted"]:
             print_line(
@@ -276,8 +277,24 @@ def print_halts(console: Console, halts: dict[str, Any]) -> None:
         else:
             print_line(console, f"{topic} is not halted.")
         _print_incomplete(console, how)
-    if not halts["topics"]:
-        print_line(console, "no topic is halted.")
+    for how in halts.get("handlers", ()):
+        _print_handler_halt(console, how)
+    if not halts["topics"] and not halts.get("handlers"):
+        print_line(console, "nothing is halted.")
+
+
+def _print_handler_halt(console: Console, how: dict[str, Any]) -> None:
+    scope = HaltScope(how["topic"], how["handler"], how["key"])
+    if how["halted"]:
+        still = "" if how["changed"] else "still "
+        print_line(
+            console,
+            f"{scope.words} is {still}halted: {how['why']}. All else of the topic goes on. "
+            f"`bridge resume {scope.arguments}` continues exactly where it stopped.",
+        )
+    else:
+        print_line(console, f"{scope.words} is {'resumed' if how['changed'] else 'not halted'}.")
+    _print_incomplete(console, how)
 
 
 def print_policies(console: Console, policies: dict[str, Any]) -> None:

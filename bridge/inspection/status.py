@@ -331,6 +331,10 @@ def redact_facts(facts: GroupFacts) -> GroupFacts:
         tiers=tuple(replace(tier, failed=_redact_waits(tier.failed)) for tier in facts.tiers),
         breakers=tuple(replace(each, why=REDACTED) for each in facts.breakers),
         halts={topic: _redact_decision(halt) for topic, halt in facts.halts.items()},
+        handler_halts=tuple(
+            replace(each, scope=each.scope if each.scope.key is None else each.scope._replace(key=REDACTED))
+            for each in facts.handler_halts
+        ),
     )
 
 

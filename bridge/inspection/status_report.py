@@ -17,10 +17,11 @@ from bridge.jobs.deployment_problems import (
     find_unconsumed_queues,
     find_unknown_handlers,
 )
-from bridge.jobs.group_facts import DependencyDown, GroupFacts, format_known_since
+from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerHalt, format_known_since
 from bridge.jobs.open_transactions import find_held_back_topics
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicHandler
+from bridge.operator_actions.handler_halt import make_handler_halt_view
 from bridge.operator_actions.topic_halt import make_halt_view
 from bridge.problems.bridge_problem_rows import SERVER_UNAVAILABLE
 from bridge.problems.problem import Problem, make_problem
@@ -56,6 +57,7 @@ def list_problems(facts: GroupFacts) -> list[Problem]:
         *(make_silent_problem(sentence, facts) for sentence in facts.silent),
         *consumption_problems.find_memory_problems(facts),
         *consumption_problems.find_halted_topics(facts),
+        *consumption_problems.find_handler_halts(facts),
         *facts.stale,
         *consumption_problems.find_open_breakers(facts),
         *consumption_problems.find_unnamed_dependencies(facts),
@@ -118,6 +120,7 @@ def make_status_data(sources: StatusSources, topics: Iterable[str]) -> dict[str,
         ],
         "parked": _parked(facts) if sources.knows_parked else None,
         "halted": {topic: make_halt_view(halt) for topic, halt in facts.halts.items()},
+        "halted_handlers": [_handler_halt(each) for each in facts.handler_halts],
         "policies": {
             name: f"{summarize_policy_changes(data)}: {format_options(read_option_values(data))}"
             for name, data in sources.policies.items()
@@ -168,6 +171,14 @@ def _queues(facts: GroupFacts) -> dict[str, dict[str, Any]] | None:
             "backlog": _backlog(facts, queue),
         }
         for queue, length in facts.queues.items()
+    }
+
+
+def _handler_halt(halted: HandlerHalt) -> dict[str, Any]:
+    return {
+        **make_handler_halt_view(halted.scope, halted.halt),
+        "waiting": halted.aside.messages,
+        "waiting_deliveries": halted.aside.deliveries,
     }
 
 

@@ -12,11 +12,12 @@ from celery import Celery
 from bridge.dispatch.broker_search import NONE_ASIDE, WAITING_READ, BrokerSearch, SetAside, count_set_aside
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable
-from bridge.formats.gate_names import gated_dependency, topic_gate
+from bridge.formats.gate_names import gated_dependency, held_gate, topic_gate
 from bridge.formats.group_decision import GroupDecision, PolicyData, find_changed_policies
+from bridge.formats.halt_scope import SmallHalts, find_small_halts
 from bridge.handler_routes import Routes
 from bridge.jobs.deployment_problems import find_unconsumed_queues
-from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerFacts, RedisMemory, format_utc
+from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerFacts, HandlerHalt, RedisMemory, format_utc
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger import Ledger
 from bridge.ledger.attempt_statistics import read_counts, read_outcomes, read_unpublished
@@ -195,7 +196,15 @@ def add_decisions(
     changed = find_changed_policies(decisions)
     policies = {name: data for name, data in changed.items() if find_policy_fault(app, routes, name, data) is None}
     stale = tuple(find_stale_policies(app, routes, decisions))
-    return replace(sources, policies=policies, facts=replace(sources.facts, halts=find_halts(decisions), stale=stale))
+    handler_halts = _keep_aside(sources.facts, find_small_halts(decisions))
+    facts = replace(sources.facts, halts=find_halts(decisions), handler_halts=handler_halts, stale=stale)
+    return replace(sources, policies=policies, facts=facts)
+
+
+def _keep_aside(facts: GroupFacts, halts: SmallHalts) -> tuple[HandlerHalt, ...]:
+    """Return the halted handlers and keys, with what is known to wait for each."""
+    aside = {each.scope: each.aside for each in facts.handler_halts}
+    return tuple(HandlerHalt(scope, halt, aside.get(scope, NONE_ASIDE)) for scope, halt in halts.items())
 
 
 def _read_breakers(facts: GroupFacts, ledger: Ledger, routes: Routes) -> GroupFacts:
@@ -271,6 +280,10 @@ def _read_waiting_messages(facts: GroupFacts, broker: CeleryBroker, routes: Rout
             replace(breaker, aside=waiting.get(breaker.dependency, NONE_ASIDE)) for breaker in facts.breakers
         ),
         aside={topic: aside.get(topic_gate(facts.group, topic), NONE_ASIDE) for topic in routes.topics},
+        handler_halts=tuple(
+            replace(each, aside=aside.get(held_gate(facts.group, each.scope), NONE_ASIDE))
+            for each in facts.handler_halts
+        ),
         unnamed={name: count for name, count in waiting.items() if count.messages and name not in routes.terms},
     )
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from bridge.dispatch.dispatcher import SuspendedHandlers
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes
 from bridge.partitions.partition import Partition
@@ -174,7 +174,8 @@ def count_due_deliveries(
     for partition in partitions:
         if partition.source in halted:
             continue
-        suspended_here = suspended.parked if isinstance(partition, RetryPartition) else suspended.down
+        is_retry = isinstance(partition, RetryPartition)
+        suspended_here = (suspended.find_parked if is_retry else suspended.find_down)(partition.source)
         for handler, count in _count_due(partition, unread, ripe, routes).items():
             if count and handler not in suspended_here:
                 queue = due.setdefault(queue_of(handler), {})

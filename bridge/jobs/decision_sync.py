@@ -1,7 +1,7 @@
 """The synchronization of the group's decisions (halts and policies) between Redis, Kafka and the gates of topics.
 
 The bridge follows the control topic. It writes what Redis lacks of it, publishes what only Redis has, and shuts the
-gates of halted topics and of no others.
+gates of halted topics, handlers and keys, and of no others.
 """
 
 import logging
@@ -11,8 +11,9 @@ from typing import Final
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.celery_broker import CeleryBroker
+from bridge.dispatch.suspended_handlers import NONE_HALTED, find_halted_handlers
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, PublishFailed
-from bridge.formats.gate_names import gated_topic, topic_gate
+from bridge.formats.gate_names import gated_scope, gated_topic, held_gate, topic_gate
 from bridge.formats.group_decision import (
     UNPUBLISHED,
     GroupDecision,
@@ -23,6 +24,7 @@ from bridge.formats.group_decision import (
     find_changed_policies,
     halted_topic,
 )
+from bridge.formats.halt_scope import HaltScope, SmallHalts, find_small_halts
 from bridge.jobs.group_facts import format_since
 from bridge.kafka import control_topic
 from bridge.kafka.control_topic import ControlTopicFollower
@@ -30,43 +32,65 @@ from bridge.ledger import Ledger
 from bridge.ledger.decision_store import NO_DECISIONS, DecisionMirror, MirroredDecisions
 from bridge.settings import Settings
 from lossless.background_thread import BackgroundThread, start_thread
+from lossless.transport.message_gates import AsideSize
 
 #: The shut gates where the broker has none.
 NO_GATES: Final[frozenset[str]] = frozenset()
 
 
-class TopicGates:
-    """The gates of a group's topics. Each method raises HandoffFailed if the broker does not answer."""
+class HaltGates:
+    """The gates of a group's halts. Methods raise HandoffFailed if the broker does not answer."""
 
     def __init__(self, broker: CeleryBroker, group: str) -> None:
         self._broker, self._group = broker, group
 
     def shut(self) -> frozenset[str]:
-        """Return the topics whose gates are shut."""
+        """Return the shut gates of topics, handlers and keys."""
         with self._broker.gates() as gates:
             names = NO_GATES if gates is None else gates.shut_names().keys()
-        topics = {gated_topic(self._group, name) for name in names}
-        return frozenset(topic for topic in topics if topic is not None)
+        return frozenset(name for name in names if self._is_of_halt(name))
 
-    def align(self, shut: Collection[str], halts: Mapping[str, GroupDecision]) -> None:
-        """Shut the gates of halted topics, and open those of all others.
+    def align(self, shut: Collection[str], halts: Mapping[str, GroupDecision], small: SmallHalts) -> None:
+        """Shut the gates of halted topics, handlers and keys, and open those of all others.
 
         Parameters:
-            shut: the topics whose gates were shut before the halts were read: a gate that is shut meanwhile stays shut.
+            shut: the gates that were shut before the halts were read: a gate that is shut meanwhile stays shut.
         """
-        if {*shut} == {*halts}:
+        wanted = {topic_gate(self._group, topic): halt.why for topic, halt in halts.items()}
+        wanted |= {held_gate(self._group, scope): halt.why for scope, halt in small.items()}
+        if {*shut} == {*wanted}:
             return
         with self._broker.gates() as gates:
             if gates is None:
                 return
-            for topic in sorted({*halts} - {*shut}):
-                gates.shut(topic_gate(self._group, topic), halts[topic].why)
-            for topic in sorted({*shut} - {*halts}):
-                gates.open(topic_gate(self._group, topic))
+            for name in sorted({*wanted} - {*shut}):
+                gates.shut(name, wanted[name])
+            for name in sorted({*shut} - {*wanted}):
+                gates.open(name)
+
+    def measure_held(self, scopes: Iterable[HaltScope]) -> dict[HaltScope, AsideSize | None]:
+        """Return the messages that wait for each halted handler or key; `None`: the broker has no gates."""
+        names = {scope: held_gate(self._group, scope) for scope in scopes}
+        with self._broker.gates() as gates:
+            aside = None if gates is None else gates.measure_aside(names.values())
+        return {scope: None if aside is None else aside[name] for scope, name in names.items()}
+
+    def name_halted(self, scopes: Iterable[HaltScope]) -> None:
+        """Let the messages of halted handlers name their gate from now on."""
+        self._broker.held_gates = {
+            (scope.topic, scope.handler): held_gate(self._group, scope) for scope in scopes if scope.key is None
+        }
+
+    def _is_of_halt(self, name: str) -> bool:
+        return gated_topic(self._group, name) is not None or gated_scope(self._group, name) is not None
 
 
 logger = logging.getLogger(__name__)
 
+#: Most messages, and bytes of Redis, that wait for one halted handler, or its keys, of a topic whose others go on.
+MOST_HELD: Final = AsideSize(100_000, 250_000_000)
+#: The most bytes as a share of `kafka_pause_above_bytes`, which pauses every topic of the queue.
+HELD_SHARE: Final = 0.25
 #: Seconds between two tries to publish what Kafka did not take.
 PUBLISH_EVERY: Final = 5.0
 
@@ -80,6 +104,8 @@ class GroupDecisions:
 
     Attributes:
         halts: the halt of each halted topic.
+        small_halts: the halt of each halted handler and key.
+        suspended: the handlers that these halts suspend.
         policies: the changed policy of each handler.
     """
 
@@ -88,7 +114,7 @@ class GroupDecisions:
         settings: Settings,
         mirror: DecisionMirror | None,
         metrics: BridgeMetrics,
-        gates: TopicGates,
+        gates: HaltGates,
         clock: Callable[[], float] = time.monotonic,
         follower: ControlTopicFollower | None = None,
     ) -> None:
@@ -101,7 +127,11 @@ class GroupDecisions:
         self._ends: dict[str, int] = {}
         self._mirrored: MirroredDecisions = NO_DECISIONS
         self._another_log = False
+        #: By halted handler or key, the messages that wait for it in the broker.
+        self._held: Mapping[HaltScope, AsideSize | None] = {}
         self.halts: Mapping[str, GroupDecision] = {}
+        self.small_halts: SmallHalts = {}
+        self.suspended = NONE_HALTED
         self.policies: Mapping[str, PolicyData] = {}
 
     @classmethod
@@ -116,7 +146,7 @@ class GroupDecisions:
         """Make them with the ledger's Redis, if there is one; this connects to nothing yet."""
         ledger = Ledger.from_settings(settings, timeout=timeout)
         return cls(
-            settings, DecisionMirror(ledger) if ledger else None, metrics, TopicGates(broker, settings.group), clock
+            settings, DecisionMirror(ledger) if ledger else None, metrics, HaltGates(broker, settings.group), clock
         )
 
     def begin(self, topics: Iterable[str] = ()) -> None:
@@ -159,7 +189,9 @@ class GroupDecisions:
             self._publish()
         finally:
             self._show()
-        self._gates.align(shut, self.halts)
+        self._gates.align(shut, self.halts, self.small_halts)
+        if self.small_halts:
+            self._suspend(self._gates.measure_held(self.small_halts))
 
     def close(self) -> None:
         """Leave Kafka."""
@@ -262,6 +294,7 @@ class GroupDecisions:
             if (each := choose_effective_decision(self._published.get(key), self._unpublished.get(key))) is not None
         }
         self._show_halts(stands.values())
+        self._show_small_halts(find_small_halts(stands))
         self.policies = find_changed_policies(stands)
         self._metrics.show_policies(self.policies)
 
@@ -276,6 +309,24 @@ class GroupDecisions:
         if found != self.halts:
             self._metrics.show_halted({topic: halt.since for topic, halt in found.items()})
         self.halts = found
+
+    def _show_small_halts(self, found: SmallHalts) -> None:
+        if found == self.small_halts:
+            return
+        for scope in found.keys() - self.small_halts.keys():
+            _log_small_halt(scope, found[scope])
+        for scope in self.small_halts.keys() - found.keys():
+            logger.info("%s runs again.", scope.words)
+        self.small_halts = found
+        self._gates.name_halted(found)
+        self._suspend({scope: self._held.get(scope, AsideSize()) for scope in found})
+
+    def _suspend(self, held: Mapping[HaltScope, AsideSize | None]) -> None:
+        self._held = held
+        limit = self._settings.file.kafka_pause_above_bytes
+        most = MOST_HELD if limit is None else AsideSize(MOST_HELD.messages, int(limit * HELD_SHARE))
+        self.suspended = find_halted_handlers(held, most)
+        self._metrics.show_small_halts({scope: 0 if size is None else size.messages for scope, size in held.items()})
 
 
 class DecisionPublisher:
@@ -333,6 +384,17 @@ def _log_halt(topic: str, halt: GroupDecision) -> None:
         halt.by,
         halt.why.rstrip("."),
         topic,
+    )
+
+
+def _log_small_halt(scope: HaltScope, halt: GroupDecision) -> None:
+    logger.warning(
+        "%s is halted, %s, by %s: %s. Nothing of it runs until `bridge resume %s`; all else of the topic goes on.",
+        scope.words,
+        format_since(halt.since, time.time()),
+        halt.by,
+        halt.why.rstrip("."),
+        scope.arguments,
     )
 
 

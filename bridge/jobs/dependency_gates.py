@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.celery_broker import CeleryBroker
-from bridge.dispatch.dispatcher import SuspendedHandlers
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.formats.gate_names import again_gate, gated_dependency, needs_gate
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger

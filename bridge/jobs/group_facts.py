@@ -9,6 +9,7 @@ from typing import Any
 from bridge.dispatch.broker_search import NONE_ASIDE, SetAside
 from bridge.dispatch.carrier_message import WaitingFailures
 from bridge.formats.group_decision import GroupDecision
+from bridge.formats.halt_scope import HaltScope
 from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.jobs.deleted_topics import DeletedTopic
 from bridge.kafka.managed_topic import IN_SYNC, ReplicaState
@@ -132,6 +133,19 @@ class DependencyDown:
     silent: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class HandlerHalt:
+    """A halted handler of a topic, or one key of it.
+
+    Attributes:
+        aside: the messages that wait for it in the broker.
+    """
+
+    scope: HaltScope
+    halt: GroupDecision
+    aside: SetAside = NONE_ASIDE
+
+
 @dataclass(frozen=True)
 class GroupFacts:
     """The facts of a group; one that could not be asked is `None`.
@@ -153,6 +167,7 @@ class GroupFacts:
         oldest: seconds that the oldest delivery has been in flight, by topic and handler.
         tiers: the topics of ours, in the order in which they are listed.
         halts: by topic, why its consumption is halted.
+        handler_halts: the halted handlers and keys.
         stale: what was changed of policies and is not in force, a sentence each.
         breakers: the dependencies of handlers whose circuit breaker is not closed.
         aside: by topic, what its halt keeps back in the broker.
@@ -187,6 +202,7 @@ class GroupFacts:
     memory: Sequence[RedisMemory] = ()
     tiers: Sequence[TopicFacts] = ()
     halts: Mapping[str, GroupDecision] = field(default_factory=dict)
+    handler_halts: Sequence[HandlerHalt] = ()
     stale: Sequence[Problem] = ()
     breakers: Sequence[DependencyDown] = ()
     aside: Mapping[str, SetAside] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """`bridge halt` and `bridge resume`: they write a decision to Kafka and Redis, without a running bridge or worker.
 
-A handler halts its own topic in tasks/execution/halt_gate.py.
+A handler halts its own topic in tasks/execution/halt_gate.py. Halts of a handler or a key are in handler_halt.py.
 """
 
 import getpass
@@ -18,6 +18,7 @@ from bridge.errors import HandoffFailed, UnknownTopic
 from bridge.formats import group_decision
 from bridge.formats.gate_names import topic_gate
 from bridge.formats.group_decision import GroupDecision, halt_key, halted_topic
+from bridge.formats.halt_scope import find_small_halts
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Routes
 from bridge.ledger.decision_store import DecisionOutcome
@@ -38,13 +39,13 @@ def halt_topics(
         NotDecided: neither Kafka nor Redis has it.
     """
     with open_decisions(settings) as group, closing(CeleryBroker(app)) as broker:
-        _refuse_unknown(topics, routes.topics)
+        refuse_unknown(topics, routes.topics)
         outcomes = {}
         for topic in topics:
             data = group_decision.make_halt_data(group.standing.get(halt_key(topic)), time.time())
             outcome = group.decide(halt_key(topic), data, by, why)
-            _move_gate(broker, topic_gate(settings.group, topic), why)
-            outcomes[topic] = _outcome_data(outcome)
+            move_gate(broker, topic_gate(settings.group, topic), why)
+            outcomes[topic] = make_outcome_data(outcome)
         return {"topics": outcomes}
 
 
@@ -59,7 +60,7 @@ def resume_topics(
         topics: `None`: all that are halted, or may be.
 
     Returns:
-        as `halt_topics`.
+        as `halt_topics`; `handlers`: the handlers and keys of these topics that stay halted.
 
     Raises:
         UnknownTopic: no handler names one of them, and it is not halted; nothing was decided.
@@ -67,7 +68,7 @@ def resume_topics(
     """
     with open_decisions(settings) as group, closing(CeleryBroker(app)) as broker:
         halted = find_halts(group.standing)
-        _refuse_unknown(topics or (), {*routes.topics, *halted})
+        refuse_unknown(topics or (), {*routes.topics, *halted})
         maybe_halted = {*halted, *(routes.topics if group.unread else ())}
         outcomes = {}
         for topic in sorted(maybe_halted) if topics is None else topics:
@@ -75,9 +76,14 @@ def resume_topics(
                 outcomes[topic] = {"halted": False, "changed": False}
                 continue
             outcome = group.decide(halt_key(topic), None, by, why)
-            _move_gate(broker, topic_gate(settings.group, topic), None)
-            outcomes[topic] = _outcome_data(outcome)
-        return {"topics": outcomes}
+            move_gate(broker, topic_gate(settings.group, topic), None)
+            outcomes[topic] = make_outcome_data(outcome)
+        still_halted = [
+            {**scope.data, "halted": True, "changed": False, **make_halt_view(decision)}
+            for scope, decision in find_small_halts(group.standing).items()
+            if scope.topic in outcomes
+        ]
+        return {"topics": outcomes, "handlers": still_halted}
 
 
 def read_halts(settings: Settings) -> dict[str, dict[str, Any]]:
@@ -130,7 +136,7 @@ def find_person() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _move_gate(broker: CeleryBroker, name: str, why: str | None) -> None:
+def move_gate(broker: CeleryBroker, name: str, why: str | None) -> None:
     """Open or close a gate in the broker; a bridge does it later if the broker does not answer."""
     with suppress(HandoffFailed), broker.gates() as gates:
         if gates is not None and why is None:
@@ -139,7 +145,8 @@ def _move_gate(broker: CeleryBroker, name: str, why: str | None) -> None:
             gates.shut(name, why or "")
 
 
-def _outcome_data(outcome: DecisionOutcome) -> dict[str, Any]:
+def make_outcome_data(outcome: DecisionOutcome) -> dict[str, Any]:
+    """Return the state after a decision as JSON, and whether Kafka and Redis have it."""
     decision = outcome.decision
     how = make_halt_view(decision) if decision.data is not None else {"by": decision.by, "why": decision.why}
     return {
@@ -151,7 +158,8 @@ def _outcome_data(outcome: DecisionOutcome) -> dict[str, Any]:
     }
 
 
-def _refuse_unknown(topics: Collection[str], known: Collection[str]) -> None:
+def refuse_unknown(topics: Collection[str], known: Collection[str]) -> None:
+    """Raise UnknownTopic if a topic is not among the known ones."""
     unknown = sorted({*topics} - {*known})
     if unknown:
         raise UnknownTopic(

@@ -84,6 +84,31 @@ TOPIC_HALTED: Final = ProblemRow(
     ),
 )
 
+HANDLER_HALTED: Final = ProblemRow(
+    "held",
+    "handler_halted",
+    "A person has halted a handler of a topic, or one key of it.",
+    "Fix the cause, then `bridge resume TOPIC --handler HANDLER [--key KEY]`.",
+    ProblemWords(
+        sentence=(
+            "{subject}{comma} is halted, {began}, by {by}: {why}.{waiting} All else of the topic goes on. Fix the "
+            "cause, then `bridge resume {arguments}`: it continues exactly where it stopped."
+        ),
+        what="{subject} is halted",
+        do="fix the cause, then `bridge resume {arguments}`",
+        of="deliveries",
+    ),
+    STOPS_ALL,
+    (
+        AlertRule(
+            "AHandlerIsHalted",
+            "max by (topic, handler) (bridge_handler_halted + bridge_keys_halted) > 0",
+            "{{ $labels.handler }}, or a key of it, is halted on {{ $labels.topic }}; bridge status says why, "
+            "bridge resume ends the halt",
+        ),
+    ),
+)
+
 POLICY_NOT_IN_FORCE: Final = ProblemRow(
     "policy",
     "policy_not_in_force",

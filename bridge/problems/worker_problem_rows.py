@@ -92,6 +92,8 @@ HANDLERS_HANG: Final = ProblemRow(
             "label_replace(max by (topic, handler) (bridge_oldest_delivery_seconds),"
             ' "source", "$1", "topic", "(.+?)([.]retry[.].+|[.]replay)?") > 900'
             ' unless on (source) label_replace(max by (topic) (bridge_halted) > 0, "source", "$1", "topic", "(.+)")'
+            " unless on (source, handler) label_replace(max by (topic, handler)"
+            ' (bridge_handler_halted + bridge_keys_halted) > 0, "source", "$1", "topic", "(.+)")'
             f" {UNLESS_DOWN}",
             "{{ $labels.handler }}: a delivery has been in flight for {{ $value }} s",
             "2m",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redis.exceptions import NoPermissionError
 
@@ -39,6 +39,17 @@ def _check_gate_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid gate name: printable ASCII, without blanks, quotes and backslashes")
     return name
+
+
+#: How many messages of a list Redis looks at to estimate its bytes.
+SAMPLES: Final = 10
+
+
+class AsideSize(NamedTuple):
+    """The messages that a gate has set aside, and about how many bytes of Redis they take; 0 if that is not known."""
+
+    messages: int = 0
+    bytes: int = 0
 
 
 class MessageGates:
@@ -96,6 +107,28 @@ class MessageGates:
         for member, length in SetAsideLists(self._client, self._keys).lengths().items():
             gate = member.partition("\0")[0]
             found[gate] = found.get(gate, 0) + length
+        return found
+
+    def measure_aside(self, names: Collection[str]) -> dict[str, AsideSize]:
+        """Return what each of these gates has set aside, and not given back yet."""
+        found = dict.fromkeys(names, AsideSize())
+        members = [
+            each for each in SetAsideLists(self._client, self._keys).members() if each.partition("\0")[0] in found
+        ]
+        if not members:
+            return found
+        with self._client.pipeline(transaction=False) as pipe:
+            for member in members:
+                pipe.llen(self._keys.aside_of(member))
+                pipe.memory_usage(self._keys.aside_of(member), samples=SAMPLES)
+            answers = pipe.execute(raise_on_error=False)
+        for member, length, size in zip(members, answers[::2], answers[1::2], strict=True):
+            if isinstance(length, Exception):
+                raise length
+            # MEMORY USAGE may be refused to this user; a list may be gone by now.
+            size = 0 if isinstance(size, Exception) or size is None else int(size)
+            gate = member.partition("\0")[0]
+            found[gate] = AsideSize(found[gate].messages + int(length), found[gate].bytes + size)
         return found
 
 

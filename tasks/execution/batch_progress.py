@@ -176,7 +176,7 @@ class BatchEnds:
         self._offsets: dict[str, list[int]] = {}
 
     def add(self, end: str, offset: int) -> None:
-        """Add a delivery's end: `done`, `duplicate`, `again`, `dead`, `skipped`, `discarded`, `put back`."""
+        """Add a delivery's end: `done`, `duplicate`, `again`, `dead`, `skipped`, `discarded`, `put back`, `held`."""
         self._offsets.setdefault(end, []).append(offset)
 
     @property

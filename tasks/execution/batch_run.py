@@ -103,7 +103,7 @@ class BatchRun:
         )
         self._admission = DeliveryAdmission(
             *(task, batch, self._headers, self._settlement, self._state, self._schedule, self._dead_letters),
-            *(self._actions, self._unique_guard, self._fail_unnamed, self._end_duplicate),
+            *(self._actions, self._halt_guard, self._unique_guard, self._fail_unnamed, self._end_duplicate),
         )
         self._lease = MessageLease.from_request(task)
         self._breaker_guard = BreakerGuard.for_task(task, batch.group)
@@ -167,6 +167,7 @@ class BatchRun:
         return "its delivery was discarded" if self._fates.discarded else "its delivery was settled already"
 
     def _run_all(self, todo: list[Delivery]) -> None:
+        self._halt_guard.check_message(todo)
         if self._task.bulk is not None:
             self._run_in_bulk(todo)
             return

@@ -16,6 +16,7 @@ from tasks.execution.batch_fates import BatchFates
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.dead_letter_writer import DeadLetterWriter
+from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.handler_attempt import raise_if_ending
 from tasks.execution.message_resend import retry_batch
 from tasks.execution.outcome_actions import OutcomeActions
@@ -86,6 +87,7 @@ class DeliveryAdmission:
     schedule: RetrySchedule
     dead_letters: DeadLetterWriter
     actions: OutcomeActions
+    halt_guard: HaltGuard
     unique_guard: UniqueGuard
     fail: Callable[[Delivery, BaseException, BreakerGuard], None]
     end_duplicate: Callable[[Delivery, str], None]
@@ -118,6 +120,8 @@ class DeliveryAdmission:
         elif delivery.outgoing:
             self.unique_guard.note_success(delivery)
             self.actions.finish(delivery)
+        elif gate := self.halt_guard.find_key_gate(delivery):
+            self.schedule.hold(delivery, gate)
         else:
             return admit(delivery)
         return None

@@ -1,4 +1,4 @@
-"""The halt of a topic in a worker's process, and the broker's gates that keep its messages.
+"""The halt of a topic, of a handler or of a key in a worker's process, and the broker's gates that keep its messages.
 
 The order is: Kafka stores the decision, Redis mirrors it, the gate is shut, and the message goes back last.
 tasks/policy/failure_decision.py decides that a failure halts the topic.
@@ -7,22 +7,23 @@ tasks/policy/failure_decision.py decides that a failure halts the topic.
 import os
 import socket
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from celery import Celery
 
 from bridge import settings
 from bridge.formats.delivery import Batch, Delivery
 from bridge.formats.failure import Failure
-from bridge.formats.gate_names import topic_gate
+from bridge.formats.gate_names import held_gate, topic_gate
 from bridge.formats.group_decision import GroupDecision, halt_key, make_halt_data
+from bridge.formats.halt_scope import HaltScope
 from bridge.ledger.decision_store import make_decision, read_standing_decisions
 from lossless.transport.message_gates import MessageGates
 from tasks import logs
 from tasks.errors import StopConsuming, TopicHalted
 from tasks.execution import delivery_log
-from tasks.policy.effective_decisions import DecisionCache
+from tasks.policy.effective_decisions import NO_SMALL_HALTS, DecisionCache, find_main_name
 
 logger = logs.harmless_logger(__name__)
 
@@ -46,7 +47,7 @@ LOOK_AGAIN_AFTER: Final = 10.0
 
 
 class HaltGuard:
-    """The halt of the topic of one batch.
+    """The halts of the topic, the handler and the keys of one batch.
 
     Parameters:
         control: the decisions for the batch's group.
@@ -54,8 +55,13 @@ class HaltGuard:
 
     def __init__(self, app: Celery, batch: Batch, control: DecisionCache) -> None:
         self._app, self._control = app, control
-        self._topic, self._group = batch.topic, batch.group
+        self._topic, self._group, self._task_name = batch.topic, batch.group, batch.handler
         self._key = halt_key(batch.topic)
+        self._handler = ""
+        #: The halted handlers and keys of the topic, as of the last check.
+        self._small: Mapping[HaltScope, GroupDecision] = NO_SMALL_HALTS
+        #: The gates of halted keys that this batch has met.
+        self._key_gates: dict[HaltScope, str] = {}
 
     @classmethod
     def for_batch(cls, app: Celery, batch: Batch) -> "HaltGuard":
@@ -73,13 +79,58 @@ class HaltGuard:
         Raises:
             TopicHalted: it must not.
         """
-        if self._control.find_in_force(self._key) is None:
-            return
-        if (halt := self._control.halt(self._topic, anew=True)) is None:
+        is_halted = self._control.find_in_force(self._key) is not None
+        # Of the same look: this is called for each message.
+        self._small = self._control.get_small_halts(self._topic)
+        if self._small:
+            self._check_handler()
+        if not is_halted or (halt := self._control.halt(self._topic, anew=True)) is None:
             return
         # The message was taken before the gate was shut; or Redis was wiped, and all gates are open.
         with_gates(self._app, lambda gates: self._shut_while_halted(gates, halt))
         raise TopicHalted(f"topic {self._topic!r} is halted by {halt.by}: {halt.why}")
+
+    def check_message(self, deliveries: Sequence[Delivery]) -> None:
+        """Return if not all deliveries of a message must wait at one gate.
+
+        Raises:
+            TopicHalted: they must: the message goes to the gate as it is.
+        """
+        self.check()
+        gate = self.find_key_gate(deliveries[0])
+        if gate and all(self.find_key_gate(delivery) == gate for delivery in deliveries[1:]):
+            raise TopicHalted(f"the key of {deliveries[0]} is halted", gate=gate)
+
+    def find_key_gate(self, delivery: Delivery) -> str:
+        """Return the gate at which a delivery waits if its key was halted at the last check; empty if it may run."""
+        if not self._small or delivery.message.key is None:
+            return ""
+        scope = self._scope(delivery.message.key.decode("utf-8", "surrogateescape"))
+        if scope in self._key_gates:
+            return self._key_gates[scope]
+        if scope not in self._small or not self._keep_back(scope):
+            return ""
+        return self._key_gates.setdefault(scope, held_gate(self._group, scope))
+
+    def _check_handler(self) -> None:
+        scope = self._scope()
+        if scope in self._small and (halt := self._keep_back(scope)) is not None:
+            gate = held_gate(self._group, scope)
+            raise TopicHalted(f"{scope.words} is halted by {halt.by}: {halt.why}", gate=gate)
+
+    def _keep_back(self, scope: HaltScope) -> GroupDecision | None:
+        """Shut the gate of a halted handler or key, and return its halt; `None` if it was resumed a moment ago."""
+        self._small = self._control.small_halts(self._topic, anew=True)
+        halt = self._small.get(scope)
+        if halt is not None:
+            with_gates(self._app, lambda gates: self._shut_while_held(gates, scope, halt))
+        return halt
+
+    def _scope(self, key: str | None = None) -> HaltScope:
+        if not self._handler:
+            task: Any = self._app.tasks.get(self._task_name)
+            self._handler = self._task_name if task is None else find_main_name(self._app, task)
+        return HaltScope(self._topic, self._handler, key)
 
     def stop(self, delivery: Delivery, failure: Failure, error: BaseException) -> None:
         """Halt the topic.
@@ -109,6 +160,15 @@ class HaltGuard:
         # A resume is stored before the gate is opened: it may have happened in between.
         if self._control.halt(self._topic, anew=True) is None:
             gates.open(self.gate)
+
+    def _shut_while_held(self, gates: MessageGates, scope: HaltScope, halt: GroupDecision) -> None:
+        gate = held_gate(self._group, scope)
+        if gates.allowed(gate) is not None:
+            return
+        gates.shut(gate, halt.why)
+        # As for a topic: it may have been resumed in between.
+        if scope not in self._control.small_halts(self._topic, anew=True):
+            gates.open(gate)
 
 
 def _why(failure: Failure, error: BaseException) -> str:

@@ -95,6 +95,7 @@ def send_on(
     delivery_info: Mapping[str, Any],
     most: int = 1,
     past: Mapping[str, Any] = MappingProxyType({}),
+    held: str = "",
 ) -> None:
     """Send a part of the current batch as a message of its own, or joined to others; return when the broker has it.
 
@@ -104,11 +105,12 @@ def send_on(
             within `TOGETHER` seconds travel together, where our own transport carries them.
         delivery_info: of the current message; the part goes to the same queue.
         past: the loss headers.
+        held: the gate of the halted key for which the part waits; empty: it does not wait for one.
 
     Raises:
         kombu.exceptions.OperationalError: the broker did not take it.
     """
-    options = _send_options(app, batch)
+    options = _send_options(app, batch, held)
     options["headers"].update(past)
     if queue := delivery_info.get("routing_key"):
         options["queue"] = queue
@@ -142,20 +144,20 @@ def _note_waiting(app: Celery, batch: Batch, delay: float) -> None:
         BatchFates.for_batch(app, batch).note_waiting(batch.offsets, due)
 
 
-def _send_options(app: Celery, batch: Batch) -> dict[str, Any]:
+def _send_options(app: Celery, batch: Batch, held: str = "") -> dict[str, Any]:
     # In an order the first delivery decides.
     failed = next((delivery.attempts for delivery in batch.deliveries), NO_ATTEMPTS)
     return {
-        GATES: _gates(app, batch, again=bool(failed.failed or failed.postponed)),
+        GATES: _gates(app, batch, again=bool(failed.failed or failed.postponed), held=held),
         "headers": {HEADER: to_header(batch)},
         "argsrepr": label_records(batch.topic, batch.partition, batch.offsets),
         "kwargsrepr": "{}",
     }
 
 
-def _gates(app: Celery, batch: Batch, again: bool) -> str:
+def _gates(app: Celery, batch: Batch, again: bool, held: str = "") -> str:
     needs = getattr(app.tasks.get(batch.handler), "needs", ())
-    return gates_for(batch.group, batch.topic, needs, again)
+    return gates_for(batch.group, batch.topic, needs, again, held)
 
 
 # The logger of the batch's run, whose readers need these lines.
@@ -190,11 +192,14 @@ class BatchReturn:
         return f"given away: {self._state.ends}"
 
     def wait_at_gate(self, halted: TopicHalted, gate: str) -> ComeBack:
-        """Return the error that puts unsettled deliveries in front of their halted topic; they spend no attempt."""
+        """Return the error that puts unsettled deliveries in front of their halted topic, handler or key; they spend no
+        attempt.
+        """
         try:
             self._fates.flush()
         except LedgerUnavailable as error:
             logger.debug("%s", error)
+        gate = halted.gate or gate
         return ComeBack(f"it waits: {halted}", self._headers(self._left()), gate, LOOK_AGAIN_AFTER, halted.first)
 
     def redeliver(self, error: BaseException) -> ComeBack | None:

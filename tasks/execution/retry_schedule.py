@@ -43,10 +43,12 @@ class DeliveryWait(NamedTuple):
     Attributes:
         delay: seconds.
         parked: whether they wait in a retry topic; else in Celery.
+        gate: the gate of the halted key for which they wait, without a delay; empty: they wait for none.
     """
 
     delay: float
     parked: bool = False
+    gate: str = ""
 
 
 class LaterDeliveries:
@@ -84,8 +86,14 @@ class LaterDeliveries:
 
     def take(self) -> Iterator[tuple[float, list[Delivery]]]:
         """Yield the deliveries that wait in Celery by their delay; each group is removed when the next is taken."""
-        for wait in [wait for wait in self._put_off if not wait.parked]:
+        for wait in [wait for wait in self._put_off if not wait.parked and not wait.gate]:
             yield wait.delay, self._put_off[wait]
+            del self._put_off[wait]
+
+    def take_held(self) -> Iterator[tuple[str, list[Delivery]]]:
+        """Yield the deliveries of halted keys by their gate; each group is removed when the next is taken."""
+        for wait in [wait for wait in self._put_off if wait.gate]:
+            yield wait.gate, self._put_off[wait]
             del self._put_off[wait]
 
     def _in_line(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
@@ -232,6 +240,11 @@ class RetrySchedule:
             self._later.put_off(delivery, wait)
         return wait is not None
 
+    def hold(self, delivery: Delivery, gate: str) -> None:
+        """Let a delivery wait until its key is resumed, behind those before it in its order."""
+        if not self.is_held_back(delivery):
+            self._later.again(delivery, DeliveryWait(0.0, gate=gate))
+
     def put_off(self, delivery: Delivery, delay: float, words: str, failure: Failure | None = None) -> None:
         """Retry a delivery after a delay: through a retry topic if there is one for it, else in Celery."""
         if not self.parking.parks(delay):
@@ -311,6 +324,10 @@ class RetrySchedule:
             self._send_on(deliveries, delay)
             for delivery in deliveries:
                 self._state.ends.add("again" if delay else "put back", delivery.message.offset)
+        for gate, deliveries in self._later.take_held():
+            self._send_on(deliveries, 0, held=gate)
+            for delivery in deliveries:
+                self._state.ends.add("held", delivery.message.offset)
         return parked
 
     def _park(self) -> list[ParkRequest]:
@@ -341,13 +358,15 @@ class RetrySchedule:
             retry_batch(self._task, self._batch.holding([again]), pause, str(failed))
         self._later.put_off(again, DeliveryWait(pause))
 
-    def _send_on(self, deliveries: Sequence[Delivery], delay: float, past: Mapping[str, Any] = NO_PAST) -> None:
+    def _send_on(
+        self, deliveries: Sequence[Delivery], delay: float, past: Mapping[str, Any] = NO_PAST, held: str = ""
+    ) -> None:
         task = self._task
         batch = self._batch.holding(deliveries)
         if not delay and not past and (task.request.headers or {}).get("redelivered"):
             # An earlier run may have written a dead letter of them, or parked one, without its mark.
             past = {"redelivered": True}
-        send_on(task.app, batch, delay, task.request.delivery_info or {}, self._most_together(), past)
+        send_on(task.app, batch, delay, task.request.delivery_info or {}, self._most_together(), past, held)
         self._state.remove_sent(deliveries)
 
     def _most_together(self) -> int:

@@ -5,6 +5,7 @@ Redis is read at most once a second; while it does not answer, the last known de
 import os
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from celery import Celery
@@ -20,6 +21,7 @@ from bridge.formats.group_decision import (
     read_option_values,
     summarize_policy_changes,
 )
+from bridge.formats.halt_scope import HaltScope, find_small_halts, halted_scope
 from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror
 from tasks import logs
@@ -35,6 +37,8 @@ HOLDS: Final = 1.0
 ANSWER_WITHIN: Final = 1.0
 PATIENCE: Final = 10.0
 
+NO_SMALL_HALTS: Final[Mapping[HaltScope, GroupDecision]] = MappingProxyType({})
+
 
 class DecisionCache:
     """The decisions for one group, as this process knows them.
@@ -49,6 +53,9 @@ class DecisionCache:
         self._mirror, self._clock = mirror, clock
         self._version = ""
         self._known: Mapping[str, GroupDecision] = {}
+        #: The halted handlers and keys by topic, and the decisions from which they were made.
+        self._small: Mapping[str, Mapping[HaltScope, GroupDecision]] = {}
+        self._small_of: Mapping[str, GroupDecision] = self._known
         self._ask_at = float("-inf")
 
     @classmethod
@@ -75,6 +82,26 @@ class DecisionCache:
             self.forget()
         return self.find_in_force(halt_key(topic))
 
+    def small_halts(self, topic: str, *, anew: bool = False) -> Mapping[HaltScope, GroupDecision]:
+        """Return the halted handlers and keys of a topic; empty: there are none. Never raises.
+
+        Parameters:
+            anew: as in `halt`.
+        """
+        if anew:
+            self.forget()
+        self._refresh()
+        return self.get_small_halts(topic)
+
+    def get_small_halts(self, topic: str) -> Mapping[HaltScope, GroupDecision]:
+        """Return the halted handlers and keys of a topic as of the last look at the decisions."""
+        if self._small_of is not self._known:
+            small: dict[str, dict[HaltScope, GroupDecision]] = {}
+            for scope, decision in find_small_halts(self._known).items():
+                small.setdefault(scope.topic, {})[scope] = decision
+            self._small, self._small_of = small, self._known
+        return self._small.get(topic, NO_SMALL_HALTS)
+
     def policy(self, handler: str) -> Mapping[str, Any] | None:
         """Return the run-time changes of a handler's policy; `None`: there are none. Never raises."""
         found = self.find_in_force(policy_key(handler))
@@ -89,6 +116,10 @@ class DecisionCache:
     def forget(self) -> None:
         """Ask Redis at the next call."""
         self._ask_at = float("-inf")
+
+    def _refresh(self) -> None:
+        if self._clock() >= self._ask_at:
+            self._ask()
 
     def find_in_force(self, key: str) -> GroupDecision | None:
         """Return the decision with this key; `None`: there is none, or it was taken back. Never raises."""
@@ -121,14 +152,19 @@ class DecisionCache:
 def _log_halt_changes(before: Mapping[str, GroupDecision], known: Mapping[str, GroupDecision]) -> None:
     """Log which topics were halted since, and which were resumed."""
     for key in before.keys() | known.keys():
-        topic = halted_topic(key)
         halted = [key in some and some[key].data is not None for some in (before, known)]
-        if topic is None or halted[0] == halted[1]:
+        if halted[0] == halted[1]:
+            continue
+        if (topic := halted_topic(key)) is not None:
+            what = f"topic {topic!r}"
+        elif (scope := halted_scope(key)) is not None:
+            what = scope.words
+        else:
             continue
         if halted[1]:
-            logger.info("topic %r is halted by %s: %s", topic, known[key].by, known[key].why)
+            logger.info("%s is halted by %s: %s", what, known[key].by, known[key].why)
         else:
-            logger.info("topic %r is run again.", topic)
+            logger.info("%s is run again.", what)
 
 
 def _open_mirror(app: Celery, group: str) -> DecisionMirror | None:

@@ -26,6 +26,16 @@ INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
     "NoBridgeRuns": ({}, {'bridge_ready{instance="a"}': "0x40"}),
     "NoBridgeConsumes": ({'bridge_ready{instance="a"}': "0x40"}, {'bridge_ready{instance="a"}': "1x40"}),
     "ATopicIsHalted": ({'bridge_halted{topic="t"}': "1x40"}, {'bridge_halted{topic="t"}': "0x40"}),
+    "AHandlerIsHalted": (
+        {
+            'bridge_handler_halted{topic="t",handler="h"}': "0x40",
+            'bridge_keys_halted{topic="t",handler="h"}': "2x40",
+        },
+        {
+            'bridge_handler_halted{topic="t",handler="h"}': "0x40",
+            'bridge_keys_halted{topic="t",handler="h"}': "0x40",
+        },
+    ),
     "WhatHandlersNeedIsDown": (
         {'bridge_breaker_open{dependency="bank"}': "1x40"},
         {'bridge_breaker_open{dependency="bank"}': "0x40"},

@@ -12,7 +12,7 @@ from celery import Celery
 from kombu import Connection, Consumer, Exchange, Queue
 
 from lossless.transport.message_fetch import MOST_ASIDE
-from lossless.transport.message_gates import MessageGates, format_gates
+from lossless.transport.message_gates import AsideSize, MessageGates, format_gates
 from lossless.transport.queue_inspection import find_messages, sample_set_aside
 from tests.lossless.harness import Broker, Worker, wait_until
 from tests.lossless.test_mixed_fleet import drain
@@ -184,6 +184,9 @@ def test_thousands_are_set_aside_and_come_back_in_order_nothing_lost_nothing_twi
     reader = Reader(connection, prefetch=100)
     reader.reads(count)
     assert gates.aside() == {"a": count}
+    sizes = gates.measure_aside(["a", "b"])
+    assert (sizes["a"].messages, sizes["b"]) == (count, AsideSize())
+    assert len(raw) * count / 2 < sizes["a"].bytes < 3 * len(raw) * count
     gates.open("a")
     reader.reads(count, *range(count), within=20)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.backpressure.queue_pressure import estimate_deliveries
-from bridge.dispatch.dispatcher import SuspendedHandlers
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.handler_routes import Routes
 from bridge.jobs.backlog import Backlog, add_up_counts, backlog_to_data, count_due_deliveries, measure_backlogs
 from bridge.jobs.kafka_state import MINUTE, MinuteGrowth

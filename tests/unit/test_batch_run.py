@@ -130,6 +130,7 @@ class World:
         self.letters: list[tuple[int, str]] = []
         self.published: list[str] = []
         self.sent: list[tuple[float, list[int]]] = []
+        self.held: list[tuple[str, list[int]]] = []
         self.batches: list[Batch] = []
         self.pasts: list[dict[str, Any]] = []
         self.most = 0
@@ -178,9 +179,18 @@ class World:
         return [[LIES] if (delivery.identity, delivery.number) in self.there else [] for delivery in deliveries]
 
     def send_on(
-        self, app: Any, batch: Batch, delay: float, delivery_info: Any, most: int = 1, past: Any = None
+        self,
+        app: Any,
+        batch: Batch,
+        delay: float,
+        delivery_info: Any,
+        most: int = 1,
+        past: Any = None,
+        held: str = "",
     ) -> None:
         self.sent.append((delay, batch.offsets))
+        if held:
+            self.held.append((held, batch.offsets))
         self.pasts.append(dict(past or {}))
         self.batches.append(batch)
         self.most = most
@@ -564,6 +574,75 @@ def test_nothing_runs_of_a_topic_that_is_halted(world: World, monkeypatch: pytes
     monkeypatch.setattr(HaltGuard, "check", check)
     assert world.comes_back(1, 2, 3).offsets == [1, 2]
     assert ran == [1]
+
+
+def halt_keys(monkeypatch: pytest.MonkeyPatch, *keys: bytes) -> None:
+    def find(self: HaltGuard, delivery: Delivery) -> str:
+        key = delivery.message.key
+        return f"held:{key.decode()}" if key in keys else ""
+
+    monkeypatch.setattr(HaltGuard, "find_key_gate", find)
+
+
+@pytest.mark.parametrize("order", [None, "key"])
+def test_the_deliveries_of_a_halted_key_leave_their_batch_for_its_gate_and_the_others_are_done(
+    world: World, monkeypatch: pytest.MonkeyPatch, order: str | None
+) -> None:
+    halt_keys(monkeypatch, b"b", b"c")
+    result = world.run(1, 2, 3, 4, 5, keys=[b"a", b"b", b"c", b"b", b"a"], order=order)
+    assert result.startswith("2 done, 3 held; held: orders-0-1 orders-0-3 orders-0-2")
+    assert world.held == [("held:b", [1, 3]), ("held:c", [2])]
+    assert world.sent == [(0, [1, 3]), (0, [2])]
+    assert ran == [1, 5]
+    assert all(each.attempts == NO_ATTEMPTS for batch in world.batches for each in batch.deliveries)
+
+
+def test_a_message_with_one_halted_key_waits_at_its_gate_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halt_keys(monkeypatch, b"b")
+    with pytest.raises(ComeBack) as caught:
+        world.run(1, 2, keys=[b"b", b"b"])
+    assert (caught.value.gate, world.sent, ran) == ("held:b", [], [])
+    left = from_header("unit.charge", caught.value.headers[HEADER])
+    assert left.offsets == [0, 1]
+
+
+def test_a_delivery_of_a_halted_key_stays_behind_the_failed_one_before_it_in_its_order(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(self: HaltGuard, delivery: Delivery) -> str:
+        return "held:b" if delivery.message.key == b"b" and ran else ""
+
+    monkeypatch.setattr(HaltGuard, "find_key_gate", find)
+    world.run(-1, 2, keys=[b"b", b"b"], order="key")
+    assert (world.sent, world.held) == ([(4, [0, 1])], [])
+
+
+def test_what_a_key_resumed_meanwhile_does_not_overtake_what_waits_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def find(self: HaltGuard, delivery: Delivery) -> str:
+        asked.append(delivery.message.offset)
+        return "held:b" if delivery.message.offset == 1 else ""
+
+    monkeypatch.setattr(HaltGuard, "find_key_gate", find)
+    world.run(1, 2, 3, keys=[b"a", b"b", b"b"], order="key")
+    assert (world.held, ran) == ([("held:b", [1, 2])], [1])
+
+
+def test_a_halted_handler_gives_its_message_back_to_its_own_gate(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(self: HaltGuard) -> None:
+        if ran:
+            raise TopicHalted("the handler is halted", gate="bridge:held:orders:unit.charge")
+
+    monkeypatch.setattr(HaltGuard, "check", check)
+    with pytest.raises(ComeBack) as caught:
+        world.run(1, 2)
+    assert caught.value.gate == "bridge:held:orders:unit.charge"
+    assert (world.book.fates, ran) == ({0: Fate.DONE}, [1])
 
 
 def test_one_alone_ends_its_task_as_its_delivery_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

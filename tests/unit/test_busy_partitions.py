@@ -13,7 +13,7 @@ from bridge.backpressure.pause_applier import PauseApplier
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.periodic_jobs import QuietPartitions
 from bridge.consumer.wiring import ConsumerParts
-from bridge.dispatch.dispatcher import SuspendedHandlers
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.formats.pause_reasons import PauseReason
 from bridge.handler_routes import Handler
 from bridge.jobs import backlog
@@ -195,7 +195,7 @@ def test_what_is_due_is_counted_in_partitions_that_hold_something_and_those_with
         broker=SimpleNamespace(queue_of=lambda _: "celery"),
         routes=routes,
     )
-    parts: Any = SimpleNamespace(setup=setup, assignment=made, gates=SimpleNamespace(suspended=SuspendedHandlers()))
+    parts: Any = SimpleNamespace(setup=setup, assignment=made, suspended=SuspendedHandlers())
     one = made.get_partition(("orders", 7))
     made.note_read([one.place])
     one.receive(records(0, 1), {CHARGE: bytes(2)})

@@ -114,6 +114,15 @@ def test_a_handed_off_message_is_the_one_that_apply_async_sends(app, queue, take
     assert ours["headers"]["timelimit"] == [options.get("time_limit"), options.get("soft_time_limit")]
 
 
+def test_only_the_messages_of_a_halted_handler_name_its_gate(app, taken):
+    for name in ("charge", "notify"):
+        declare_handler(app, ["orders"], {"name": name})(charge)
+    broker, gate = CeleryBroker(app), "bridge:held:orders:charge"
+    broker.held_gates = {("orders", "charge"): gate, ("mail", "notify"): "bridge:held:mail:notify"}
+    broker.publish([outgoing("charge", MESSAGE), outgoing("notify", MESSAGE)])
+    assert [taken()["properties"]["gates"] for _ in range(2)] == [f"bridge:topic:orders {gate}", "bridge:topic:orders"]
+
+
 def test_deliveries_keep_their_order_and_their_own(app, taken):
     declare_handler(app, ["orders"], {"name": "charge"})(charge)
     sent = [outgoing("charge", Message("orders", 0, offset, value=str(offset).encode())) for offset in range(9)]

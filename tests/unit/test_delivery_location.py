@@ -8,9 +8,10 @@ import pytest
 from bridge.dispatch.carrier_message import CarrierMessage
 from bridge.formats.dead_letter_record import DeadLetterSummary
 from bridge.formats.delivery import Attempts
-from bridge.formats.group_decision import set_policy_options
+from bridge.formats.group_decision import append_decision, make_decision_entry, set_policy_options
+from bridge.formats.halt_scope import HaltScope
 from bridge.inspection.delivery_trace import DeliveryLocator
-from bridge.inspection.record_search import _delivery
+from bridge.inspection.record_search import _delivery, find_halted_deliveries
 from bridge.ledger import Fate
 
 WHICH = (0, 7, "orders.handlers.charge")
@@ -65,5 +66,30 @@ def test_a_change_of_the_policy_is_told_of_a_delivery_unless_that_had_ended_befo
     letter = DeadLetterSummary("orders.dlq-0-1", "orders", whose, "bridge", 1, None, "failed", "", failed_at)
     traced: Any = SimpleNamespace(fates={WHICH: fate}, ran={})
     policies = {WHICH[2]: set_policy_options(None, {"max_retries": 20}, "ann", 5.0, "the bank is slow")}
-    found = _delivery(locator(letters={WHICH: letter}), traced, policies, WHICH)
+    found = _delivery(locator(letters={WHICH: letter}), traced, policies, {}, WHICH)
     assert found["policy"] == ("changed by ann at 1970-01-01T00:00:05+00:00" if told else None)
+
+
+def test_what_a_halted_handler_or_key_keeps_back_says_what_to_resume():
+    held = where(Fate.HANDED, carriers={WHICH: ASIDE}, held={WHICH: "its key is resumed (bridge status)"})
+    assert held == "queue shop, set aside until its key is resumed (bridge status)"
+
+
+def test_of_a_halted_key_only_its_own_deliveries_are_held_and_none_that_has_ended():
+    charge, mail = HaltScope("orders", "charge", "4711"), HaltScope("orders", "mail")
+    halts = [charge, mail, mail._replace(key="4711"), HaltScope("other", "charge"), HaltScope("orders", "audit")]
+    decided = {
+        each.decision_key: append_decision(each.decision_key, None, make_decision_entry({}, "ann", 1.0, "why"))
+        for each in halts
+    }
+    fates = {
+        (0, offset, name): Fate.DONE if name == "audit" else Fate.HANDED
+        for offset in (1, 2, 3)
+        for name in ("charge", "mail", "audit")
+    }
+    traced: Any = SimpleNamespace(decided=decided, fates=fates)
+    found = find_halted_deliveries(traced, "orders", {(0, 1): b"4711", (0, 2): b"4712", (0, 3): None})
+    assert {which: scope for which, (scope, _) in found.items()} == {
+        (0, 1, "charge"): charge,
+        **{(0, offset, "mail"): mail for offset in (1, 2, 3)},
+    }

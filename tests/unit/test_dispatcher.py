@@ -15,10 +15,10 @@ from bridge.dispatch.dispatcher import (
     HandoffRoom,
     HandoffScope,
     ReplayCounter,
-    SuspendedHandlers,
 )
 from bridge.dispatch.fate_sync import PendingMarks, take_in_records
 from bridge.dispatch.retry_share import RetryShareAllocator
+from bridge.dispatch.suspended_handlers import HaltedHandlers, SuspendedHandlers
 from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.formats.celery_header import HEADER, HeaderContents
 from bridge.formats.delivery import Delivery, Message
@@ -26,7 +26,7 @@ from bridge.formats.retry_record import retry_headers
 from bridge.handler_routes import Handler, Routes
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
-from bridge.partitions.ordering import MESSAGE_BYTES
+from bridge.partitions.ordering import MESSAGE_BYTES, Portion
 from bridge.partitions.partition import Partition
 from bridge.partitions.retry_partition import RetryPartition, RetryTopicOwner
 from bridge.partitions.retry_read_ahead import ReadAheadBudget
@@ -153,6 +153,17 @@ def test_what_was_parked_stays_in_kafka_while_what_its_handler_needs_is_down_and
     assert partition.ready == {CHARGE: 1}
 
 
+def test_what_was_parked_of_a_halted_handler_stays_in_kafka_and_others_go_on() -> None:
+    world = World()
+    of = RetryTopicOwner("orders", TopicSettings(), "bridge", "cluster")
+    partition = RetryPartition("orders.retry.1m", 0, 0, of, "id", 1_000, ReadAheadBudget())
+    partition.receive([parked(n, handler) for n, handler in enumerate((CHARGE, NOTIFY, CHARGE))], {"own": bytes(3)})
+    halted = SuspendedHandlers(by_halt=HaltedHandlers(frozenset({("orders", CHARGE)})))
+    assert [world.dispatch.hand_out([partition], halted, parked=True) for _ in range(2)] == [1, 0]
+    elsewhere = SuspendedHandlers(by_halt=HaltedHandlers(frozenset({("mail", CHARGE)})))
+    assert world.dispatch.hand_out([partition], elsewhere, parked=True) == 1
+
+
 def test_what_waits_for_its_share_still_does_after_live_records_went_out() -> None:
     world = World()
     of = RetryTopicOwner("orders", TopicSettings(), "bridge", "cluster")
@@ -200,3 +211,20 @@ def test_messages_of_a_failed_step_that_the_broker_has_confirmed_go_out_once() -
         pass
     assert world.broker.published == [[0], [1], [2], [3]]
     assert world.fates(3) == [Fate.HANDED] * 4
+
+
+def test_a_halted_handler_goes_out_to_its_gate_whatever_its_room_and_takes_none_from_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, noted = World(), list[str]()
+    handlers = [Handler(name, ("orders",), "celery", 1, 0) for name in (CHARGE, NOTIFY)]
+    world.partition = Partition("orders", 0, 0, handlers, TopicSettings(), "id")
+    room = world.dispatch._room
+    monkeypatch.setattr(room, "find_portions", lambda ready, parked: {name: Portion(1, 1, room=0) for name in ready})
+    monkeypatch.setattr(room, "note_handoff", lambda packed: noted.extend(each.group.handler for each in packed))
+    world.receive(*map(record, range(3)))
+    assert world.hand_out() == 0
+    halted = SuspendedHandlers(by_halt=HaltedHandlers(frozenset({("orders", CHARGE)})))
+    assert world.dispatch.hand_out([world.partition], halted) == 3
+    assert (world.partition.waiting, noted) == ({CHARGE: 0, NOTIFY: 3}, [])
+    assert world.dispatch.holds, "the other handler waits for room"

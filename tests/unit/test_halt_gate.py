@@ -18,6 +18,7 @@ from bridge.formats.group_decision import (
     halt_key,
     make_decision_entry,
 )
+from bridge.formats.halt_scope import HaltScope
 from bridge.ledger.decision_store import DecisionOutcome, MirroredDecisions
 from tasks.errors import StopConsuming, TopicHalted
 from tasks.execution import halt_gate
@@ -25,6 +26,8 @@ from tasks.execution.halt_gate import HaltGuard
 from tasks.policy.effective_decisions import HOLDS, PATIENCE, DecisionCache
 
 KEY = halt_key("orders")
+CHARGE = HaltScope("orders", "charge")
+KEY_OF_CHARGE = HaltScope("orders", "charge", "47:11")
 HALT = append_decision(KEY, None, make_decision_entry({"since": 1.0}, "ann", 1.0, "the bank is closed"))
 RESUMED = append_decision(KEY, HALT, make_decision_entry(None, "bob", 2.0, ""))
 
@@ -48,7 +51,7 @@ class Mirror:
 
     def read(self) -> MirroredDecisions:
         self.reads += 1
-        stands = {} if self.stands is None else {KEY: PublishedDecision(self.stands, 1)}
+        stands = {} if self.stands is None else {self.stands.key: PublishedDecision(self.stands, 1)}
         return MirroredDecisions(self.version(), stands, {}, self.whole)
 
 
@@ -149,7 +152,7 @@ def halting_of(control: DecisionCache, gates: Gates) -> HaltGuard:
     def producer() -> Any:
         yield SimpleNamespace(channel=SimpleNamespace(gates=gates))
 
-    app: Any = SimpleNamespace(producer_or_acquire=producer)
+    app: Any = SimpleNamespace(producer_or_acquire=producer, tasks={})
     return HaltGuard(app, Batch("charge", "orders", 0, (), group="bridge"), control)
 
 
@@ -266,4 +269,58 @@ def test_what_nobody_could_note_halts_nothing(
     monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
     with pytest.raises(NotDecided):
         halting_of.stop(Delivery(Message("orders", 0, 1), "charge"), Failure.from_error(KeyError()), KeyError())
+    assert gates.shut_ones == set()
+
+
+def halt_of(scope: HaltScope) -> GroupDecision:
+    return append_decision(scope.decision_key, None, make_decision_entry({"since": 1.0}, "ann", 1.0, "it books twice"))
+
+
+def delivery(key: bytes | None) -> Delivery:
+    return Delivery(Message("orders", 0, 1, key=key), "charge")
+
+
+def test_a_halted_handler_does_not_run_and_its_own_gate_is_shut(mirror: Mirror, halting_of: HaltGuard, gates: Gates):
+    mirror.stands = halt_of(CHARGE)
+    with pytest.raises(TopicHalted, match="'charge' of topic 'orders' is halted by ann: it books twice") as caught:
+        halting_of.check()
+    assert gates.shut_ones == {caught.value.gate} == {"bridge:held:orders:charge"}
+    mirror.stands = append_decision(CHARGE.decision_key, mirror.stands, make_decision_entry(None, "bob", 2.0, ""))
+    halting_of.check()
+
+
+@pytest.mark.parametrize("scope", [HaltScope("orders", "notify"), HaltScope("mail", "charge"), KEY_OF_CHARGE])
+def test_other_handlers_topics_and_keys_go_on(mirror: Mirror, halting_of: HaltGuard, gates: Gates, scope: HaltScope):
+    mirror.stands = halt_of(scope)
+    halting_of.check()
+    assert [halting_of.find_key_gate(delivery(key)) for key in (None, b"", b"47", b"4711")] == [""] * 4
+    assert gates.shut_ones == set()
+
+
+def test_the_deliveries_of_a_halted_key_wait_at_its_gate_and_redis_is_asked_once_for_them(
+    mirror: Mirror, halting_of: HaltGuard, gates: Gates
+):
+    mirror.stands = halt_of(KEY_OF_CHARGE)
+    halting_of.check()
+    assert {halting_of.find_key_gate(delivery(b"47:11")) for _ in range(9)} == {"bridge:held:orders:charge:47%3A11"}
+    assert gates.shut_ones == {"bridge:held:orders:charge:47%3A11"}
+    assert mirror.versions < 9
+
+
+def test_a_key_that_was_resumed_a_moment_ago_runs(mirror: Mirror, halting_of: HaltGuard, gates: Gates):
+    mirror.stands = halt_of(KEY_OF_CHARGE)
+    halting_of.check()
+    mirror.stands = append_decision(mirror.stands.key, mirror.stands, make_decision_entry(None, "bob", 2.0, ""))
+    assert halting_of.find_key_gate(delivery(b"47:11")) == ""
+    assert gates.shut_ones == set()
+
+
+def test_a_gate_that_is_shut_while_somebody_resumes_the_handler_is_opened_again(
+    mirror: Mirror, halting_of: HaltGuard, gates: Gates
+):
+    mirror.stands = halted = halt_of(CHARGE)
+    resumed = append_decision(halted.key, halted, make_decision_entry(None, "bob", 2.0, ""))
+    gates.meanwhile = lambda: setattr(mirror, "stands", resumed)
+    with pytest.raises(TopicHalted):
+        halting_of.check()
     assert gates.shut_ones == set()

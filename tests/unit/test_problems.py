@@ -13,6 +13,7 @@ from bridge.dispatch.broker_search import SetAside
 from bridge.dispatch.carrier_message import WaitingFailures
 from bridge.formats import group_decision
 from bridge.formats.group_decision import GroupDecision
+from bridge.formats.halt_scope import HaltScope
 from bridge.formats.pause_reasons import PauseReason
 from bridge.inspection.status_report import list_problems
 from bridge.jobs.deleted_topics import DeletedTopic
@@ -21,6 +22,7 @@ from bridge.jobs.group_facts import (
     DependencyDown,
     GroupFacts,
     HandlerFacts,
+    HandlerHalt,
     RedisMemory,
     TopicFacts,
     format_span,
@@ -545,6 +547,27 @@ def test_of_a_halted_topic_everything_that_waits_is_counted():
     )
     assert "12 records in Kafka wait, 12 of them in retry and replay topics" in sentence
     assert "Set aside until then: about 900 deliveries in 40 Celery messages." in sentence
+
+
+@pytest.mark.parametrize(
+    ("key", "begin", "end"),
+    [
+        (None, "Handler 'orders.handlers.charge' of topic 'orders' is halted, since ", ""),
+        ("4711", "Handler 'orders.handlers.charge' of topic 'orders', key '4711', is halted, since ", " --key 4711"),
+    ],
+)
+def test_a_halted_handler_or_key_is_told_with_what_waits_and_the_command_that_ends_it(
+    key: str | None, begin: str, end: str
+):
+    scope = HaltScope("orders", CHARGE.name, key)
+    halted = HandlerHalt(scope, HALT, SetAside(40, 900, whole=False))
+    (problem,) = list_problems(replace(WELL, handler_halts=[halted], oldest={("orders", CHARGE.name): 4000.0}))
+    assert problem.startswith(begin)
+    assert "by ann: bank shut. Waiting for it: about 900 deliveries in 40 Celery messages. All else" in problem
+    assert f"`bridge resume orders --handler orders.handlers.charge{end}`" in problem
+    assert (problem.row.identifier, problem.many, problem.of) == ("handler_halted", 900, "deliveries")
+    (mail,) = list_problems(replace(WELL, oldest={("mail", CHARGE.name): 4000.0}))
+    assert "oldest delivery" in mail
 
 
 @pytest.mark.parametrize("state", ["open", "probing", "ramping"])

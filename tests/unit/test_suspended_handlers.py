@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from bridge.backpressure.pause_applier import find_suspended_partitions
-from bridge.dispatch.dispatcher import SuspendedHandlers
+from bridge.dispatch.suspended_handlers import HaltedHandlers, SuspendedHandlers, find_halted_handlers
+from bridge.formats.halt_scope import HaltScope
 from bridge.formats.pause_reasons import PauseReason
 from bridge.jobs.dependency_gates import must_wait
 from bridge.ledger.breaker_state import BreakerStatus
+from lossless.transport.message_gates import AsideSize
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,52 @@ def test_where_others_go_on_what_waits_is_handed_off_until_as_much_waits_as_may(
     assert kept.find_suspended(some[::2]) == {"charge", "refund"}
     assert kept.find_suspended(some[:1]) == {"charge"}
     assert kept.find_suspended([]) == frozenset()
+
+
+MOST = AsideSize(9, 100)
+CHARGE, NOTIFY = HaltScope("orders", "charge"), HaltScope("orders", "notify")
+
+
+def test_a_halted_handler_is_suspended_on_its_topic_alone():
+    charge, notify = [SimpleNamespace(name=name) for name in ("charge", "notify")]
+    some: list[Any] = [charge, notify]
+    halted = SuspendedHandlers(by_halt=HaltedHandlers(frozenset({("orders", "charge")})))
+    # Others of the partition go on, so that its deliveries wait at their gate.
+    assert halted.find_suspended(some, "orders") == frozenset()
+    assert halted.find_suspended(some[:1], "orders") == {"charge"}
+    assert halted.find_suspended(some[:1], "mail") == frozenset()
+    assert halted.find_parked("orders") == {"charge"}
+    assert halted.find_parked("mail") == frozenset()
+    full = SuspendedHandlers(by_halt=HaltedHandlers(full=frozenset({("orders", "charge")})))
+    assert full.find_suspended(some, "orders") == {"charge"}
+    # One waits for its dependency, the other for a person.
+    both = halted._replace(down=frozenset({"notify"}))
+    assert both.find_suspended(some, "orders") == {"charge", "notify"}
+
+
+def test_a_partition_whose_handlers_are_halted_is_paused_for_that_reason():
+    names = [SimpleNamespace(name=name) for name in ("charge", "notify")]
+    orders: Any = SimpleNamespace(place=("orders", 0), handlers=names)
+    mail: Any = SimpleNamespace(place=("mail", 0), handlers=names)
+    every = SuspendedHandlers(by_halt=HaltedHandlers(frozenset({("orders", "charge"), ("orders", "notify")})))
+    assert find_suspended_partitions([orders, mail], every) == {("orders", 0): PauseReason.HALTED}
+    full = SuspendedHandlers(by_halt=find_halted_handlers({CHARGE: AsideSize(9)}, MOST))
+    assert find_suspended_partitions([orders, mail], full, {("orders", 0)}) == {("orders", 0): PauseReason.SOME_HALTED}
+    assert find_suspended_partitions([orders, mail], full) == {}
+
+
+def test_as_many_messages_wait_for_a_handler_and_its_keys_as_may():
+    key, another = HaltScope("orders", "charge", "1"), HaltScope("orders", "charge", "2")
+    charge = ("orders", "charge")
+    two = frozenset({charge, ("orders", "notify")})
+    assert find_halted_handlers({CHARGE: AsideSize(2), NOTIFY: AsideSize()}, MOST) == HaltedHandlers(two)
+    assert find_halted_handlers({key: AsideSize(4), another: AsideSize(4)}, MOST) == HaltedHandlers()
+    assert find_halted_handlers({key: AsideSize(8), another: AsideSize(1)}, MOST) == HaltedHandlers(
+        full=frozenset({charge})
+    )
+    assert find_halted_handlers({key: AsideSize(1, 60), another: AsideSize(1, 40)}, MOST).full == {charge}
+
+
+def test_without_gates_nothing_of_a_halted_handler_goes_out_and_a_halted_key_holds_nothing_up():
+    assert find_halted_handlers({CHARGE: None}, MOST).full == {("orders", "charge")}
+    assert find_halted_handlers({HaltScope("orders", "charge", "1"): None}, MOST) == HaltedHandlers()

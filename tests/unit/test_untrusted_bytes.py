@@ -29,9 +29,10 @@ from bridge.formats.group_decision import (
     read_option_values,
     summarize_policy_changes,
 )
+from bridge.formats.halt_scope import HaltScope, find_small_halts
 from bridge.formats.text_forms import format_time
 from bridge.formats.untrusted_json import log_skipped_once
-from bridge.inspection.consumption_problems import find_halted_topics
+from bridge.inspection.consumption_problems import find_halted_topics, find_handler_halts
 from bridge.inspection.report_tables import print_status
 from bridge.inspection.status import redact_facts
 from bridge.inspection.status_report import make_status_data
@@ -43,7 +44,7 @@ from bridge.jobs.deployment_problems import (
     find_unconsumed_queues,
     find_unknown_handlers,
 )
-from bridge.jobs.group_facts import GroupFacts, HandlerFacts
+from bridge.jobs.group_facts import GroupFacts, HandlerFacts, HandlerHalt
 from bridge.jobs.handler_health import find_hung_handlers, find_skewed_clocks, find_slow_workers
 from bridge.kafka.control_topic import find_last_decisions
 from bridge.ledger import decision_store as mirror
@@ -51,6 +52,7 @@ from bridge.ledger.breaker_state import _read_open_breaker, read_breaker_status
 from bridge.ledger.group_members import read_announcement
 from bridge.ledger.handoff_times import read_steps
 from bridge.ledger.log_history import _read_change, _read_notes, _read_time
+from bridge.operator_actions.handler_halt import make_handler_halt_view
 from bridge.operator_actions.topic_halt import make_halt_view
 
 _HUGE = "9" * 400
@@ -130,7 +132,9 @@ class Record:
 _CHANGE = {"id": "a", "data": {"since": 5.5, "max_retries": {"is": [1], "by": "ann", "at": 7, "why": "w"}}}
 _DECISION = {**_CHANGE, "by": "ann", "at": 9.5, "why": "the bank is closed"}
 DECISIONS = spoilt({**_DECISION, "history": [_DECISION]})
-KEYS = st.sampled_from([b"halt:orders", b"policy:orders.handlers.charge", b"halt:\xff"])
+KEYS = st.sampled_from(
+    [b"halt:orders", b"policy:orders.charge", b"halt:\xff", b"halt-handler:orders:h%20h:%FF", b"halt-handler:%FF:h"]
+)
 
 
 @settings(max_examples=150)
@@ -150,8 +154,11 @@ def test_whatever_lies_in_the_control_topic_or_its_mirror_is_read_shown_and_writ
         json.dumps([make_halt_view(decision), *(each.by for each in list_policy_changes(decision))], allow_nan=False)
         assert len(find_changed_policies({decision.key: decision})) <= len(read_changed_options(decision.data))
     halts = {f"orders{at}": each for at, each in enumerate(standing) if each.data is not None}
-    for facts in (GroupFacts(10.0, "bridge", halts=halts), redact_facts(GroupFacts(10.0, "bridge", halts=halts))):
-        "".join(map(str, find_halted_topics(facts))).encode()
+    small = [HandlerHalt(*each) for each in find_small_halts({each.key: each for each in standing}).items()]
+    told = GroupFacts(10.0, "bridge", halts=halts, handler_halts=small)
+    for facts in (told, redact_facts(told)):
+        "".join(map(str, [*find_halted_topics(facts), *find_handler_halts(facts)])).encode()
+    json.dumps([make_handler_halt_view(each.scope, each.halt) for each in small], allow_nan=False)
 
 
 def test_a_record_that_is_no_decision_is_named_once_and_the_one_before_it_stands(caplog: pytest.LogCaptureFixture):
@@ -348,3 +355,14 @@ def test_whatever_a_line_of_a_letter_file_holds_it_is_taken_or_refused(header: b
 def test_a_field_of_each_kind_that_is_as_announced_is_kept():
     state = read_announcement(json.dumps(_MEMBER).encode(), "workers", "here")
     assert state == _MEMBER
+
+
+def test_a_masked_status_has_no_key_of_a_halt():
+    scope = HaltScope("orders", "h", "zebra")
+    made = group_decision.append_decision(
+        scope.decision_key, None, group_decision.make_decision_entry({"since": 5.0}, "ann", 5.0, "w")
+    )
+    whole = HandlerHalt(scope._replace(key=None), made)
+    facts = redact_facts(GroupFacts(10.0, "bridge", handler_halts=[whole, HandlerHalt(scope, made)]))
+    assert facts.handler_halts[0] == whole
+    assert "zebra" not in "".join(find_handler_halts(facts))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from celery import Celery
@@ -13,6 +14,7 @@ from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.handler_routes import Handler, Routes
+from bridge.operator_actions.handler_halt import read_handler_halts
 from bridge.operator_actions.handler_policy import read_policies
 from bridge.operator_actions.topic_halt import halt_topics, read_halts, resume_topics
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
@@ -281,3 +283,42 @@ def test_a_reader_sees_a_policy_and_has_no_form(console):
         assert "max_retries" in page
         assert "<select" not in page
         assert "needs the role operator" in page
+
+
+@pytest.mark.parametrize("key", [None, "47 11/ä"])
+def test_a_handler_or_a_key_is_halted_and_resumed_on_the_page_of_its_topic(ann, console, desk, key):
+    (topic,) = desk.routes.topics
+    query = urlencode({"handler": HANDLER, **({} if key is None else {"key": key})})
+    subject = f"{HANDLER} on {topic}" if key is None else f"Key {key} of {HANDLER} on {topic}"
+    page = ann.get(f"/topics/{topic}/halt?{query}").text
+    assert f"{subject} is not halted" in words(page)
+    assert f"All other handlers and keys of {topic} go on." in words(page)
+    answer = send(ann, f"/topics/{topic}/halt?{query}", why="it books twice")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/topics/{topic}/resume?{query}")
+    (found,) = read_handler_halts(desk.settings)
+    assert (found["handler"], found["key"], found["by"], found["why"]) == (HANDLER, key, "ann", "it books twice")
+    assert topics(desk) == {}
+    assert f"{subject} is halted" in words(ann.get(answer.headers["location"]).text)
+
+    listed = {**found, "waiting": 3, "waiting_deliveries": 9}
+    console.status_cache = make_status_cache(lambda: status(halted_handlers=[listed]))
+    console.status_cache.read(20)
+    page = ann.get(f"/topics/{topic}/halt").text
+    assert f"{HANDLER} {key or 'every key'} 9 " in words(page)
+    assert f'href="/topics/{topic}/resume?{query.replace("&", "&amp;")}"' in page
+    answer = send(ann, f"/topics/{topic}/resume?{query}", why="it is mended")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/topics/{topic}/halt?{query}")
+    assert read_handler_halts(desk.settings) == []
+    what = f"handler {HANDLER} of {topic}" if key is None else f"a key of handler {HANDLER} of {topic}"
+    assert [each.said for each in desk.trail.page(what=("halt", "resume")).entries] == [
+        f"resumed {what}: it is mended",
+        f"halted {what}: it books twice",
+    ]
+
+
+def test_a_handler_that_the_topic_does_not_have_is_not_halted(ann, desk):
+    (topic,) = desk.routes.topics
+    assert ann.get(f"/topics/{topic}/halt?handler=nobody").status_code == 404
+    form = {"token": ann.token, "why": "x", "seen": "", "handler": "nobody"}
+    assert ann.post(f"/topics/{topic}/halt", data=form).status_code == 404
+    assert read_handler_halts(desk.settings) == []

@@ -28,6 +28,8 @@ from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskUnavailable
 from bridge.inspection import record_search
+from bridge.inspection.status import REDACTED
+from bridge.operator_actions import handler_halt
 from bridge.operator_actions import topic_halt as commands
 from bridge.settings import EnvironmentSettings
 from tests.desk.letters import HANDLER, letter
@@ -46,7 +48,7 @@ ASKED = {
     "GET /": ["/"],
     "GET /topics/{topic}": ["/topics/orders", "/topics/orders?decisions=1"],
     "GET /topics/{topic}/decisions": ["/topics/orders/decisions"],
-    "GET /topics/{topic}/halt": ["/topics/orders/halt"],
+    "GET /topics/{topic}/halt": ["/topics/orders/halt", f"/topics/orders/halt?handler={HANDLER}"],
     "GET /topics/{topic}/resume": ["/topics/orders/resume"],
     "GET /handlers/{name}": [f"/handlers/{HANDLER}"],
     "GET /handlers/{name}/policy": [f"/handlers/{HANDLER}/policy"],
@@ -198,6 +200,7 @@ def deliveries():
 
 
 HALT = {"why": ERROR, "since": "2026-11-20T08:00:00Z", "by": HANDLER, "handler": HANDLER, "record": "orders-0-1"}
+SMALL_HALT = {"why": "a person's words", "since": "2026-11-20T08:00:00Z", "by": "ann"}
 
 
 class Found:
@@ -224,6 +227,8 @@ def masked(desk, record, monkeypatch):
         commands, "read_halt_history", lambda *_: [{**HALT, "halted": True, "at": "2026-11-20T08:00:00Z"}]
     )
     monkeypatch.setattr(commands, "read_halts", lambda settings: {"orders": {**HALT, "error": ERROR}})
+    small = {"topic": "orders", "handler": HANDLER, "key": KEY, **SMALL_HALT}
+    monkeypatch.setattr(handler_halt, "read_handler_halts", lambda *_: [dict(small)])
     became = {"halted": True, "changed": True, **HALT, "error": ERROR, "unpublished": None, "unmirrored": None}
     for name in ("halt_topics", "resume_topics"):
         monkeypatch.setattr(commands, name, lambda *_: {"topics": {"orders": dict(became)}})
@@ -254,7 +259,8 @@ def masked(desk, record, monkeypatch):
         said = {"DEADLETTERS_MASK": MASK, "DEADLETTERS_DATABASE_URL": url}
         settings = replace(desk.settings, environment=EnvironmentSettings(**said | environment))
         console = Console(replace(desk, settings=settings), "shop @ localhost:1")
-        console.status_cache = make_status_cache(lambda: {"problems": [], "unanswered": [], "halted": {}})
+        halted = {"halted": {}, "halted_handlers": [{**small, "key": REDACTED, "waiting": 1, "waiting_deliveries": 9}]}
+        console.status_cache = make_status_cache(lambda: {"problems": [], "unanswered": [], **halted})
         console.live = live_snapshot.LiveSnapshots(lasts=0.01)
         browser = TestClient(build_application(console), base_url="https://localhost", follow_redirects=False)
         cookie = session(console, str(role), role)

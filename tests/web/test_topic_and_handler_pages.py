@@ -77,6 +77,14 @@ def test_a_topic_that_is_halted_says_so_and_offers_to_resume_it_to_who_may(page)
     assert "/resume" not in page(TOPIC, Role.VIEWER, halted=halted)
 
 
+def test_a_handler_that_is_halted_alone_or_in_some_keys_says_so(page):
+    halt = {"topic": "orders", "handler": HANDLER, "key": None, "since": SINCE, "by": "ann", "why": "it books twice"}
+    keys = [{**halt, "key": key} for key in ("1", "2")]
+    assert f"{HANDLER} 2 96 1 s 0 halted by ann: it books twice" in words(page(TOPIC, halted_handlers=[*keys, halt]))
+    assert f"{HANDLER} 2 96 1 s 0 2 keys halted" in words(page(TOPIC, halted_handlers=keys))
+    assert "halted" not in words(page(TOPIC, halted_handlers=[{**halt, "topic": "mail"}])).partition("Halted and")[0]
+
+
 def test_a_handler_is_halted_with_its_topic(page):
     halted = {"orders": {"since": SINCE, "by": "ann", "why": "the period is closed"}}
     assert f"{HANDLER} 2 96 1 s 0 halted with orders" in words(page(TOPIC, halted=halted))

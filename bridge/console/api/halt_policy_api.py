@@ -9,10 +9,13 @@ from bridge.console.api.schemas import inspection_schema as shapes
 from bridge.console.auth import permissions as may
 from bridge.console.decision_audit import list_durability_warnings, note_decision
 from bridge.console.thread_pools import WaitKind
-from bridge.errors import PolicyRefused
-from bridge.inspection.status import redact_halt
+from bridge.errors import HaltRefused, PolicyRefused
+from bridge.formats.halt_scope import HaltScope
+from bridge.inspection.status import REDACTED, redact_halt
+from bridge.operator_actions import handler_halt
 from bridge.operator_actions import handler_policy as policies
 from bridge.operator_actions import topic_halt as halts
+from bridge.operator_actions.handler_halt import describe_halt_subject, is_halt_of
 
 operations: Final = OperationTable()
 
@@ -21,15 +24,26 @@ _SERVERS: Final = WaitKind.SERVERS
 
 @operations.declare("GET /halts", may.VIEW, "listHalts", waits=_SERVERS)
 def list_halts(asked: ApiRequest) -> shapes.Halts:
-    """Return the topics that are halted, and why."""
+    """Return the topics, handlers and keys that are halted, and why."""
     found = halts.read_halts(asked.desk.settings)
-    return shapes.Halts(topics={topic: _redact_halt(asked, topic, halt) for topic, halt in found.items()})
+    return shapes.Halts(
+        topics={topic: _redact_halt(asked, topic, halt) for topic, halt in found.items()},
+        handlers=[_redact_key(asked, each) for each in handler_halt.read_handler_halts(asked.desk.settings)],
+    )
 
 
 @operations.declare("POST /topics/{topic}/halt", may.HALT_TOPIC, "haltTopic", Effect(), waits=_SERVERS)
-def halt_topic(asked: ApiRequest, body: shapes.Deciding) -> shapes.Halted:
-    """Halt a topic: nothing of it is read or run until somebody resumes it."""
+def halt_topic(asked: ApiRequest, body: shapes.HaltDecision) -> shapes.Halted:
+    """Halt a topic, or a handler or key of it: nothing of it runs until somebody resumes it."""
     desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(body.why), asked.who.name
+    if (scope := _read_scope(topic, body)) is not None:
+        known = handler_halt.read_handler_halts(desk.settings, topic)
+        halted = next((each for each in known if is_halt_of(each, scope)), None)
+        if halted and (halted["by"], halted["why"]) == (by, why):
+            return _answer_handler(asked, {"halted": True, **halted})
+        found = handler_halt.halt_handlers(desk.app, desk.settings, desk.routes, [scope], why, by)["handlers"][0]
+        note_decision(asked.console, desk, by, "halt", f"halted {describe_halt_subject(scope)}: {why}")
+        return _answer_handler(asked, found)
     stands = halts.read_halts(desk.settings).get(topic)
     if stands and (stands["by"], stands["why"]) == (by, why):
         return shapes.Halted.model_validate({"halted": True, **_redact_halt(asked, topic, stands)})
@@ -39,9 +53,14 @@ def halt_topic(asked: ApiRequest, body: shapes.Deciding) -> shapes.Halted:
 
 
 @operations.declare("POST /topics/{topic}/resume", may.RESUME_TOPIC, "resumeTopic", Effect(), waits=_SERVERS)
-def resume_topic(asked: ApiRequest, body: shapes.Deciding) -> shapes.Halted:
-    """Resume a topic from exactly where it stopped."""
+def resume_topic(asked: ApiRequest, body: shapes.HaltDecision) -> shapes.Halted:
+    """Resume a topic, or a handler or key of it, from exactly where it stopped."""
     desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(body.why), asked.who.name
+    if (scope := _read_scope(topic, body)) is not None:
+        found = handler_halt.resume_handlers(desk.app, desk.settings, desk.routes, [scope], why, by)["handlers"][0]
+        if found["changed"]:
+            note_decision(asked.console, desk, by, "resume", f"resumed {describe_halt_subject(scope)}: {why}")
+        return _answer_handler(asked, found)
     found = halts.resume_topics(desk.app, desk.settings, desk.routes, [topic], why, by)["topics"][topic]
     if found["changed"]:
         note_decision(asked.console, desk, by, "resume", f"resumed {topic}: {why}")
@@ -93,6 +112,24 @@ def simulate_policy(asked: ApiRequest, body: shapes.Trying) -> shapes.Simulation
 def _redact_halt(asked: ApiRequest, topic: str, halt: Mapping[str, Any]) -> dict[str, Any]:
     """Return a halt without the handler's words, which may quote what the caller may not see."""
     return redact_halt(halt) if asked.masks.find_fields(topic) else dict(halt)
+
+
+def _redact_key(asked: ApiRequest, halted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the halt of a handler or key without a key that the caller may not see."""
+    hidden = halted["key"] is not None and not asked.masks.searches_keys([halted["topic"]])
+    return {**halted, "key": REDACTED} if hidden else dict(halted)
+
+
+def _read_scope(topic: str, body: shapes.HaltDecision) -> HaltScope | None:
+    """Return the handler or key that a request names; `None`: the whole topic."""
+    if body.key is not None and not body.handler:
+        raise HaltRefused("A key is one key of a handler: name the `handler` too. Nothing was changed.")
+    return HaltScope(topic, body.handler, body.key) if body.handler else None
+
+
+def _answer_handler(asked: ApiRequest, found: Mapping[str, Any]) -> shapes.Halted:
+    kept = {name: value for name, value in found.items() if name not in ("unpublished", "unmirrored")}
+    return shapes.Halted.model_validate({**_redact_key(asked, kept), "warnings": list_durability_warnings(found)})
 
 
 def _answer_topic(asked: ApiRequest, found: Mapping[str, Any]) -> shapes.Halted:

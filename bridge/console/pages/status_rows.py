@@ -194,9 +194,23 @@ def _count_held(handler: Handler, workers: Mapping[str, Any]) -> int:
     )
 
 
+def _find_handler_halt(topic: str, handler: str, status: Status) -> RowState | None:
+    """Return the state of a handler that is halted, or keys of it; `None` if it is not."""
+    halts = [each for each in status.get("halted_handlers", ()) if (each["topic"], each["handler"]) == (topic, handler)]
+    for each in halts:
+        if each["key"] is None:
+            return RowState("bad", "halt", "halted", f"by {each['by']}: {each['why']}", each["since"])
+    if not halts:
+        return None
+    since = min(each["since"] for each in halts)
+    return RowState("warn", "halt", f"{format_count(len(halts), 'key')} halted", "", since)
+
+
 def _judge_handler(topic: str, handler: Handler, status: Status) -> RowState:
     if topic in status.get("halted", {}):
         return RowState("bad", "halt", "halted", f"with {topic}")
+    if (halted := _find_handler_halt(topic, handler.name, status)) is not None:
+        return halted
     for name, breaker in sorted(status.get("breakers", {}).items()):
         if handler.name in breaker["handlers"]:
             words = f"circuit breaker {name} is {describe_breaker(breaker)}"

@@ -18,6 +18,7 @@ from bridge.errors import DeskUnavailable
 #: For each kind of problem, the words and the address of the page with the remedy.
 _PAGES: Final = {
     "halted": ("Resume {topic}…", "/topics/{topic}/resume"),
+    "held": ("Resume {handler}…", "/topics/{topic}/resume"),
     "dying": ("Halt {topic}…", "/topics/{topic}/halt"),
     "policy": ("Policy of {handler}…", "/handlers/{handler}/policy"),
 }

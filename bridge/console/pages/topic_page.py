@@ -1,21 +1,16 @@
-"""The pages of a topic: its partitions, retry and replay topics and handlers, who halted it, and the form that halts or
-resumes it.
-"""
+"""The pages of a topic: its partitions, retry and replay topics and handlers, and who halted it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
-from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from bridge.console import console
 from bridge.console.console import Console
-from bridge.console.decision_audit import list_durability_warnings
 from bridge.console.live_snapshot import LiveSnapshot
-from bridge.console.pages import charts, status_rows
-from bridge.console.pages.form_submission import note_decided, require_why
+from bridge.console.pages import charts
 from bridge.console.pages.status_rows import TopicRow, build_partition_rows, list_own_topics
 from bridge.console.pages.status_view import (
     StatusView,
@@ -25,13 +20,11 @@ from bridge.console.pages.status_view import (
     digest_text,
     get_live_view,
 )
-from bridge.deadletters.db.audit_rows import AuditEntry
 from bridge.errors import UnknownTopic
 from bridge.formats.text_forms import format_count
 from bridge.inspection.status import redact_halt
 from bridge.kafka.topic_names import TopicNames
 from bridge.operator_actions import topic_halt
-from bridge.operator_actions import topic_halt as commands
 
 #: The prefix of element ids in its page.
 PLACE: Final = partial(build_place_id, "t")
@@ -113,112 +106,3 @@ def _build_version(view: StatusView, row: TopicRow) -> str:
     problems = [problem.about for problem in view.problems if problem.topic == row.name]
     tiers = [tier["topic"] for tier in list_own_topics(row.name, view.status)]
     return digest_text(repr((problems, row.halted, row.partitions, tiers)))
-
-
-#: Seconds to wait for the topic's state: the form works without it.
-STATUS_WITHIN = 0.5
-
-
-def show_halt_form(request: Request) -> Response:
-    """Show the topic's state, and the form for the action in the address, never for the opposite one."""
-    halt = commands.read_halts(console.get_console(request).desk.settings).get(request.path_params["topic"])
-    return _render_halt_form(request, 200, halt, typed=console.get_typed_values(request).get("why", ""))
-
-
-def halt_topic(request: Request) -> Response:
-    """Halt a topic: the group stops reading it and running its deliveries."""
-    why, desk = require_why(request), console.get_console(request).desk
-    return _decide_halt(
-        request,
-        f"halted {request.path_params['topic']}: {why}",
-        lambda topic, by: commands.halt_topics(desk.app, desk.settings, desk.routes, [topic], why, by),
-    )
-
-
-def resume_topic(request: Request) -> Response:
-    """Resume a topic from exactly where it stopped."""
-    why, desk = require_why(request), console.get_console(request).desk
-    return _decide_halt(
-        request,
-        f"resumed {request.path_params['topic']}: {why}",
-        lambda topic, by: commands.resume_topics(desk.app, desk.settings, desk.routes, [topic], why, by),
-    )
-
-
-def _decide_halt(request: Request, entry: str, act: Callable[[str, str], dict[str, Any]]) -> Response:
-    """Halt or resume a topic, unless its state has changed since the user saw it."""
-    topic, form = request.path_params["topic"], request.state.form
-    halt = commands.read_halts(console.get_console(request).desk.settings).get(topic)
-    if form.get("seen", "") != _build_halt_version(halt):
-        if _is_own_decision(request, halt):
-            return _redirect_to_form(topic, halt is not None)
-        # The form asks for the reason again: the typed one was written before another user's decision.
-        return _render_halt_form(request, 409, halt, unsent=form.get("why", ""))
-    outcome = act(topic, console.get_principal(request).name)["topics"][topic]
-    if outcome.get("changed", True):
-        note_decided(request, "halt" if outcome["halted"] else "resume", entry)
-    if warnings := list_durability_warnings(outcome):
-        return _render_halt_form(
-            request, 200, outcome if outcome["halted"] else None, typed=form.get("why", ""), told=warnings
-        )
-    return _redirect_to_form(topic, outcome["halted"])
-
-
-def _is_own_decision(request: Request, halt: Mapping[str, Any] | None) -> bool:
-    """Return whether the same user has already decided this, because the form was sent twice."""
-    topic, who, why = request.path_params["topic"], console.get_principal(request).name, require_why(request)
-    if _is_halt_form(request):
-        return halt is not None and (halt["by"], halt["why"]) == (who, why)
-    last = _find_resumption(request, topic)
-    return halt is None and last is not None and (last.by, last.said) == (who, f"resumed {topic}: {why}")
-
-
-def _find_resumption(request: Request, topic: str) -> AuditEntry | None:
-    """Return the last resumption by a console, among the latest entries of the audit log."""
-    entries = console.get_console(request).desk.trail.page(what=("resume",)).entries
-    return next((entry for entry in entries if entry.said.startswith(f"resumed {topic}:")), None)
-
-
-def _redirect_to_form(topic: str, halted: bool) -> Response:
-    return RedirectResponse(f"/topics/{quote(topic, safe='')}/{'resume' if halted else 'halt'}", 303)
-
-
-def _is_halt_form(request: Request) -> bool:
-    """Return whether the address is that of the halt form, and not of the resume form."""
-    return request.url.path.endswith("/halt")
-
-
-def _render_halt_form(
-    request: Request,
-    status: int,
-    halt: Mapping[str, Any] | None,
-    typed: str = "",
-    told: Sequence[str] = (),
-    unsent: str = "",
-) -> Response:
-    here, topic = console.get_console(request), request.path_params["topic"]
-    if halt is None and topic not in here.desk.routes.topics:
-        raise UnknownTopic(f"No handler here names the topic {topic!r}, and it is not halted.")
-    status_now = here.status_cache.read(STATUS_WITHIN)
-    listed = [] if status_now is None else status_rows.build_topic_rows(here.desk.routes, status_now.status, None)
-    return here.page(
-        request,
-        "halt.html",
-        status,
-        topic=topic,
-        halt=redact_halt(halt) if halt is not None and console.get_masks(request).find_fields(topic) else halt,
-        halts=_is_halt_form(request),
-        seen=_build_halt_version(halt),
-        unsent=unsent,
-        typed=typed,
-        quicker=status == 409,
-        resumed=_find_resumption(request, topic) if status == 409 and halt is None else None,
-        told=told,
-        silent={} if status_now is None else status_now.silent,
-        row=next((row for row in listed if row.name == topic), None),
-    )
-
-
-def _build_halt_version(halt: Mapping[str, Any] | None) -> str:
-    """Return a version that distinguishes a halt from another of the same topic, without the handler's own words."""
-    return "" if halt is None else f"{halt['since']} {halt['by']} {redact_halt(halt)['why']}"

@@ -4,7 +4,7 @@ An event has no payload and no error message, because it leaves the network.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from bridge.deadletters.inspection.failure_groups import FixedCause, GroupState
 from bridge.deadletters.model.failure_growth import FailureGrowth
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.formats.group_decision import GroupDecision
+from bridge.formats.halt_scope import HaltScope
 from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.ledger.breaker_state import BreakerStatus
 
@@ -155,6 +156,17 @@ def describe_halt(whose: str, topic: str, decision: GroupDecision) -> Alarm:
     return Alarm(AlarmKind.HALT, topic, at, {"bridge_group": whose, **told}, whose)
 
 
+def describe_handler_halt(whose: str, halted: Sequence[tuple[HaltScope, GroupDecision]]) -> Alarm:
+    """Return the alarm for a handler that is halted on a topic, or for its halted keys, which it does not name."""
+    # The halt of the whole handler comes first (find_small_halts).
+    (scope, decision), keys = halted[0], sum(scope.key is not None for scope, _ in halted)
+    at = int(decision.since * 1000)
+    told = {"topic": scope.topic, "handler": scope.handler, "keys": 0 if scope.key is None else keys}
+    said = {"why": _cut_text(decision.why), "by": _cut_text(decision.by), "since": format_moment(at)}
+    # No topic's name has a slash.
+    return Alarm(AlarmKind.HALT, f"{scope.topic}/{scope.handler}", at, {"bridge_group": whose, **told, **said}, whose)
+
+
 def describe_open_breaker(whose: str, dependency: str, known: BreakerStatus, handlers: list[str]) -> Alarm:
     """Return the alarm for a dependency whose circuit breaker is open."""
     at = int(known.since * 1000)
@@ -181,6 +193,16 @@ def _name_group(data: Mapping[str, Any]) -> str:
     return f"{cause}group {data['group']}: {', '.join(filter(None, names))}"
 
 
+def _name_halted(data: Mapping[str, Any]) -> str:
+    """Return the topic of a halt, or the handler with its number of halted keys, and the verb."""
+    if "keys" not in data:
+        return f"Topic {data['topic']} is"
+    handler = f"andler {data['handler']} of topic {data['topic']}"
+    if not data["keys"]:
+        return f"H{handler} is"
+    return f"{format_count(data['keys'], 'key')} of h{handler} {inflect_verb(data['keys'], 'are')}"
+
+
 def _describe_new(data: Mapping[str, Any]) -> str:
     count = data["more"]
     more = f" {format_count(count, 'more group')} {inflect_verb(count, 'are')} new." if count else ""
@@ -199,7 +221,7 @@ _BEGINS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {
         f"Regression: a failure that was marked as fixed failed again, {_name_group(data)}."
     ),
     AlarmKind.GROWTH: _describe_growing,
-    AlarmKind.HALT: lambda data: f"Topic {data['topic']} is halted by {data['by']}: {data['why'].rstrip('.')}.",
+    AlarmKind.HALT: lambda data: f"{_name_halted(data)} halted by {data['by']}: {data['why'].rstrip('.')}.",
     AlarmKind.BREAKER: lambda data: (
         f"The circuit breaker of {data['dependency']} is open: {data['why'].rstrip('.')}. Deliveries that need it "
         f"wait, and spend no attempt: {', '.join(data['handlers'])}."
@@ -209,7 +231,7 @@ _BEGINS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {
 _ENDS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {
     AlarmKind.REGRESSION: lambda data: f"No regression any more, {_name_group(data)}",
     AlarmKind.GROWTH: lambda data: f"It does not grow any more, {_name_group(data)}",
-    AlarmKind.HALT: lambda data: f"Topic {data['topic']} is resumed",
+    AlarmKind.HALT: lambda data: f"{_name_halted(data)} resumed",
     AlarmKind.BREAKER: lambda data: f"The circuit breaker of {data['dependency']} is closed, and the deliveries run",
 }
 

@@ -18,6 +18,7 @@ from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupSta
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.formats.failure import read_error_class
 from bridge.formats.group_decision import GroupDecision, halted_topic
+from bridge.formats.halt_scope import HaltScope, find_small_halts
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
 from bridge.ledger.breaker_state import BreakerStatus, CircuitBreakers
@@ -63,9 +64,15 @@ def _list_group_alarms(group: GroupState) -> list[Alarm]:
 def _find_halts(settings: Settings, mirror: DecisionMirror | None) -> list[Alarm]:
     decided = read_standing_decisions(settings, None) if mirror is None else look_up_decisions(settings, mirror)
     halts = {topic: each for key, each in decided.items() if each.data is not None and (topic := halted_topic(key))}
+    small: dict[tuple[str, str], list[tuple[HaltScope, GroupDecision]]] = {}
+    for scope, each in find_small_halts(decided).items():
+        small.setdefault((scope.topic, scope.handler), []).append((scope, each))
     return [
-        alarm_event.describe_halt(settings.group, topic, _hide_handler_words(each))
-        for topic, each in sorted(halts.items())
+        *(
+            alarm_event.describe_halt(settings.group, topic, _hide_handler_words(each))
+            for topic, each in sorted(halts.items())
+        ),
+        *(alarm_event.describe_handler_halt(settings.group, halted) for halted in small.values()),
     ]
 
 

@@ -110,17 +110,25 @@ class Deciding(RequestModel):
     why: Reason
 
 
+class HaltDecision(Deciding):
+    """The halt or the resumption of a topic, or of one handler or key of it, with its reason."""
+
+    handler: Annotated[str, Field(max_length=1_000, description="Only this handler; empty: the whole topic.")] = ""
+    key: Annotated[str | None, Field(max_length=1_000, description="Only this key, of that handler.")] = None
+
+
 class Halted(CommandOutput):
-    """The state of a topic."""
+    """The state of a topic, or of a handler or a key of it."""
 
     halted: bool
     warnings: list[str] = Field([], description="Where not both Kafka and Redis have it yet.")
 
 
 class Halts(ResponseModel):
-    """The halted topics."""
+    """The halted topics, handlers and keys."""
 
     topics: dict[str, dict[str, Any]]
+    handlers: list[dict[str, Any]] = Field([], description="As `halted_handlers` of `bridge status --json`.")
 
 
 class Changing(RequestModel):

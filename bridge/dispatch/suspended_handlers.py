@@ -1,0 +1,91 @@
+"""The handlers of which nothing is handed off while a dependency is down, or while they are halted (pure)."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from bridge.formats.halt_scope import HaltScope
+from bridge.handler_routes import Handler
+from lossless.transport.message_gates import AsideSize
+
+#: No handlers.
+NO_HANDLERS: frozenset[str] = frozenset()
+#: A source topic and a handler.
+TopicHandler = tuple[str, str]
+
+
+class HaltedHandlers(NamedTuple):
+    """The handlers that are halted on a topic.
+
+    Attributes:
+        halted: as `SuspendedHandlers.down`, and of these no retry or replay record is handed off.
+        full: as `SuspendedHandlers.full`: as much waits for them, or for their halted keys, as may.
+    """
+
+    halted: frozenset[TopicHandler] = frozenset()
+    full: frozenset[TopicHandler] = frozenset()
+
+
+NONE_HALTED = HaltedHandlers()
+
+
+class SuspendedHandlers(NamedTuple):
+    """The suspended handlers, by how far.
+
+    Attributes:
+        down: a partition whose handlers are all among these waits in Kafka. If only some are, their deliveries wait in
+            the broker, so that the other handlers go on.
+        full: nothing of these is handed off, even if other handlers of the partition go on.
+        parked: no retry or replay record of these is handed off.
+        by_halt: the handlers that are halted on one topic.
+    """
+
+    down: frozenset[str] = NO_HANDLERS
+    full: frozenset[str] = NO_HANDLERS
+    parked: frozenset[str] = NO_HANDLERS
+    by_halt: HaltedHandlers = NONE_HALTED
+
+    def find_suspended(self, handlers: Iterable[Handler], topic: str = "") -> frozenset[str]:
+        """Return the handlers of a partition of a source topic of which nothing is handed off."""
+        names = {handler.name for handler in handlers}
+        down = self.find_down(topic)
+        if names <= down:
+            return down & names
+        return (self.full | self._on_topic(self.by_halt.full, topic)) & names
+
+    def find_down(self, topic: str) -> frozenset[str]:
+        """Return the handlers that may not run on a source topic."""
+        return self.down | self._on_topic(self.by_halt.halted, topic)
+
+    def find_parked(self, topic: str) -> frozenset[str]:
+        """Return the handlers of which no retry or replay record of a source topic is handed off."""
+        return self.parked | self._on_topic(self.by_halt.halted, topic)
+
+    def is_halted(self, handler: str, topic: str) -> bool:
+        """Return whether a handler is suspended on a topic because it, or one of its keys, is halted there."""
+        return (topic, handler) in self.by_halt.halted or (topic, handler) in self.by_halt.full
+
+    @staticmethod
+    def _on_topic(halted: Iterable[TopicHandler], topic: str) -> frozenset[str]:
+        return frozenset(name for of, name in halted if of == topic) if halted else NO_HANDLERS
+
+
+def find_halted_handlers(held: Mapping[HaltScope, AsideSize | None], most: AsideSize) -> HaltedHandlers:
+    """Return the handlers that halts suspend (pure).
+
+    Parameters:
+        held: by halted handler or key, the messages that wait for it in the broker; `None`: the broker has no gates, so
+            that nothing may wait there for a halted handler.
+        most: how much may wait for one handler and topic.
+    """
+    sizes: dict[TopicHandler, list[AsideSize]] = {}
+    for scope, size in held.items():
+        without_gates = most if scope.key is None else AsideSize()
+        sizes.setdefault((scope.topic, scope.handler), []).append(without_gates if size is None else size)
+    return HaltedHandlers(
+        frozenset((scope.topic, scope.handler) for scope in held if scope.key is None),
+        frozenset(
+            whose
+            for whose, some in sizes.items()
+            if sum(size.messages for size in some) >= most.messages or sum(size.bytes for size in some) >= most.bytes
+        ),
+    )

@@ -1,0 +1,54 @@
+"""A halt of a handler or a key has names that no other halt has, whatever the names hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.formats.gate_names import gated_dependency, gated_scope, gated_topic, gates_for, held_gate
+from bridge.formats.group_decision import append_decision, halt_key, halted_topic, make_decision_entry, policy_handler
+from bridge.formats.halt_scope import HaltScope, find_small_halts, halted_scope
+
+names = st.text(min_size=1).map(lambda text: text.encode("utf-8", "replace").decode())
+keys = st.binary().map(lambda key: key.decode("utf-8", "surrogateescape"))
+scopes = st.builds(HaltScope, names, names, st.none() | keys)
+
+
+@given(scopes, names)
+def test_a_scope_is_read_from_its_decision_and_from_its_gate(scope: HaltScope, group: str):
+    assert halted_scope(scope.decision_key) == scope
+    gate = held_gate(group, scope)
+    assert gated_scope(group, gate) == scope
+    assert (gated_topic(group, gate), gated_dependency(group, gate), gated_scope(f"{group}x", gate)) == (None,) * 3
+    assert scope.decision_key.isascii()
+
+
+@given(scopes)
+def test_a_bridge_that_knows_only_halts_of_topics_sees_none(scope: HaltScope):
+    assert halted_topic(scope.decision_key) is None
+    assert policy_handler(scope.decision_key) is None
+
+
+@pytest.mark.parametrize(
+    "key", [halt_key("orders"), "halt-handler:", "halt-handler:orders", "halt-handler:a:b:c:d", "halt-handler:a:%FF"]
+)
+def test_what_names_no_handler_is_no_small_halt(key: str):
+    assert halted_scope(key) is None
+
+
+def test_a_scope_is_said_as_its_command_takes_it():
+    assert HaltScope("orders", "charge").arguments == "orders --handler charge"
+    assert HaltScope("orders", "charge", "it's 1").arguments == "orders --handler charge --key 'it'\"'\"'s 1'"
+    assert HaltScope("orders", "charge", "").arguments == "orders --handler charge --key ''"
+    assert HaltScope("orders", "charge", "4711").words == "handler 'charge' of topic 'orders', key '4711',"
+
+
+def test_the_gate_of_a_halt_stands_behind_the_others():
+    gate = held_gate("shop", HaltScope("orders", "charge", "4711"))
+    assert gates_for("shop", "orders", ("bank",), held=gate) == f"shop:topic:orders shop:needs:bank {gate}"
+
+
+def test_only_what_is_in_force_is_halted():
+    one, two = HaltScope("orders", "charge"), HaltScope("orders", "charge", "4711")
+    halted = append_decision(one.decision_key, None, make_decision_entry({}, "ann", 1.0, "x"))
+    ended = append_decision(two.decision_key, None, make_decision_entry(None, "ann", 1.0, "x"))
+    assert find_small_halts({each.key: each for each in (halted, ended)}) == {one: halted}
