@@ -31,7 +31,7 @@ from bridge.problems.bridge_problem_rows import (
     TOPIC_NOT_CONSUMED,
 )
 from bridge.problems.problem import Problem, make_problem
-from bridge.problems.topic_problem_rows import CONSUMER_LAG, KEY_HOT, PARTITIONS_PAUSED, TOPIC_DYING
+from bridge.problems.topic_problem_rows import CONSUMER_LAG, KEY_HOT, KEYS_HELD, PARTITIONS_PAUSED, TOPIC_DYING
 
 #: Seconds after which a paused partition is a problem, and a partition without a bridge.
 PAUSED_LONG: Final = 60.0
@@ -300,11 +300,39 @@ def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
         )
 
 
+def find_dead_holds(facts: GroupFacts) -> Iterator[Problem]:
+    """Yield a problem for each handler and topic whose dead deliveries hold those behind them in their order."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for state in (facts.bridges or {}).values():
+        for each in state.get("dead_holds", ()):
+            found.setdefault((each["topic"], each["handler"]), []).append(each)
+    for (topic, handler), holds in sorted(found.items()):
+        dead, behind = (sum(each[name] for each in holds) for name in ("dead", "behind"))
+        first = min(holds, key=lambda each: (each["partition"], each["offset"]))
+        since = min(each["since"] for each in holds)
+        waiting = f"{format_count(behind, 'delivery')} that {inflect_verb(behind, 'are')} read"
+        yield make_problem(
+            KEYS_HELD,
+            topic=topic,
+            handler=handler,
+            since=since,
+            many=behind,
+            dead=format_count(dead, "dead delivery"),
+            hold=inflect_verb(dead, "hold"),
+            began=format_since(since, facts.now),
+            behind=f"{waiting} {inflect_verb(behind, 'wait')}",
+            first=f"{topic}-{first['partition']}-{first['offset']}",
+        )
+
+
 def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each key that most deliveries of a partition have waited for, for a minute or longer."""
     for state in (facts.bridges or {}).values():
         for hot_key in state.get("hot_keys", ()):
-            if hot_key["seconds"] < HOT_LONG or hot_key["topic"] in facts.halts:
+            halted = {(held.scope.topic, held.scope.handler) for held in facts.handler_halts}
+            dead = {(held["topic"], held["handler"]) for held in state.get("dead_holds", ())}
+            waits = (hot_key["topic"], hot_key["handler"]) in halted | dead or hot_key["topic"] in facts.halts
+            if hot_key["seconds"] < HOT_LONG or waits:
                 continue
             place, since = f"{hot_key['topic']}-{hot_key['partition']}", max(0.0, facts.now - hot_key["seconds"])
             yield make_problem(

@@ -86,6 +86,7 @@ def list_problems(facts: GroupFacts) -> list[Problem]:
         *find_held_back_topics(facts),
         *consumption_problems.find_consumer_lag(facts),
         *consumption_problems.find_hot_keys(facts),
+        *consumption_problems.find_dead_holds(facts),
         *handler_health.find_quiet_topics(facts),
         *delivery_problems.find_failing_deliveries(facts),
         *handler_health.find_dying_processes(facts),

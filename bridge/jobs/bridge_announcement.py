@@ -192,6 +192,18 @@ class BridgeAnnouncement:
             "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
             "waiting": self._find_waiting(busy),
             "hot_keys": self._find_hot_keys(busy),
+            "dead_holds": [
+                {
+                    "topic": partition.topic,
+                    "partition": partition.number,
+                    "handler": held.handler,
+                    "offset": held.first,
+                    "dead": held.dead,
+                    "behind": held.behind,
+                }
+                for partition in busy
+                for held in partition.dead_holds()
+            ],
             # A plain dict, since JSON knows no other mapping.
             "due": {queue: dict(handlers) for queue, handlers in due.items()},
             "unmade": refused,

@@ -294,6 +294,11 @@ _FIELDS: Final[Mapping[str, _Check]] = {
             topic=_is_text, partition=_is_count, handler=_is_text, offset=_is_count, count=_is_count, seconds=_is_count
         )
     ),
+    "dead_holds": _is_list(
+        _is_object(
+            topic=_is_text, partition=_is_count, handler=_is_text, offset=_is_count, dead=_is_count, behind=_is_count
+        )
+    ),
     "batches": _is_map(_is_object(size=_is_count, why=_is_text)),
     "behind": _is_list(_is_object(topic=_is_text, partition=_is_count, count=_is_count, since=is_time)),
     "unaccounted": _is_list(

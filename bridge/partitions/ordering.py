@@ -193,13 +193,16 @@ class UnorderedQueue:
 _ENDS = frozenset({Fate.DONE, Fate.DEAD, Fate.DISCARDED, Fate.GAP})
 
 
-def make_delivery_queue(order: Order, handlers: Sequence[str], batches: Sequence[int]) -> DeliveryQueue:
+def make_delivery_queue(
+    order: Order, handlers: Sequence[str], batches: Sequence[int], *, holds_dead: bool = False
+) -> DeliveryQueue:
     """Return the queue of one handler, or of one sequence of handlers.
 
     Parameters:
         order: "none", "key" (a message without a key waits for no other) or "partition".
         handlers: one, or several in the order in which they run for each message.
         batches: for each handler, the most deliveries in a group.
+        holds_dead: whether a dead delivery holds those behind it in its order until it is done or discarded.
 
     Raises:
         ValueError: not each handler has a batch size from 1 on.
@@ -208,7 +211,7 @@ def make_delivery_queue(order: Order, handlers: Sequence[str], batches: Sequence
         raise ValueError(f"{len(handlers)} handlers need as many batch sizes from 1 on, not {list(batches)}.")
     if order == "none" and len(handlers) == 1:
         return UnorderedQueue(handlers[0], batches[0])
-    return OrderedQueue(order, handlers, batches)
+    return OrderedQueue(order, handlers, batches, holds_dead=holds_dead)
 
 
 class _Lane:
@@ -221,7 +224,7 @@ class _Lane:
         self.returned: list[int] = []
         """Messages that were out and go out again (to the next handler, or given back) when nothing is out."""
         self.parked: list[int] = []
-        """Parked messages: they hold back the messages after them, not those before."""
+        """Parked messages, and dead ones that hold: they hold back the messages after them, not those before."""
         self.queued = False
 
     def head(self, most: int) -> int:
@@ -241,8 +244,12 @@ class OrderedQueue:
     In a sequence, a lane's messages pass all handlers before its next messages start.
     """
 
-    def __init__(self, order: Order, handlers: Sequence[str], batches: Sequence[int]) -> None:
+    def __init__(
+        self, order: Order, handlers: Sequence[str], batches: Sequence[int], *, holds_dead: bool = False
+    ) -> None:
         self._order = order
+        self._held_fates = frozenset({Fate.PARKED, Fate.DEAD} if holds_dead else {Fate.PARKED})
+        self._ends = _ENDS - self._held_fates
         self.handlers = tuple(handlers)
         self._batches = tuple(batches)
         self._last = len(handlers) - 1
@@ -316,12 +323,12 @@ class OrderedQueue:
             return []
         stage = self.handlers.index(handler)
         known = [o for o in offsets if o in self._lane_of and self._stages.get(o, 0) == stage]
-        if fate in _ENDS:
+        if fate in self._ends:
             for offset in known:
                 self._end(offset, stage, passed=fate in (Fate.DONE, Fate.GAP))
             if fate in (Fate.DEAD, Fate.DISCARDED) and known:
                 return [SkippedDeliveries(later, sorted(known), fate) for later in self.handlers[stage + 1 :]]
-        elif fate is Fate.PARKED:
+        elif fate in self._held_fates:
             for offset in known:
                 self._park(offset)
         return []
@@ -337,6 +344,11 @@ class OrderedQueue:
                 lane.returned.append(offset)
                 self._rest(lane)
 
+    def count_behind(self, offset: int) -> int:
+        """Return how many messages wait behind one in its order."""
+        lane = self._lane_of.get(offset)
+        return 0 if lane is None else sum(each > offset for each in lane.waiting)
+
     def _add_some(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes]
     ) -> list[SkippedDeliveries]:
@@ -346,7 +358,7 @@ class OrderedQueue:
             if stage is None:
                 continue
             fate = Fate(fates_of[stage])
-            if fate in _ENDS:
+            if fate in self._ends:
                 later = zip(self.handlers[stage + 1 :], fates_of[stage + 1 :], strict=True)
                 skipped += [SkippedDeliveries(name, [offset], fate) for name, at in later if at == Fate.OPEN]
             elif offset not in self._lane_of:
@@ -382,7 +394,7 @@ class OrderedQueue:
 
     def _hold(self, offset: int, key: bytes | None, fate: Fate) -> None:
         lane = self._lane_of[offset] = self._lane(key)
-        if fate is Fate.PARKED:
+        if fate in self._held_fates:
             lane.parked.append(offset)
         else:
             lane.out.add(offset)

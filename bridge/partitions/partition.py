@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from math import inf
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.formats.delivery_row import measure_record
 from bridge.formats.pause_reasons import PauseReason
@@ -15,6 +15,7 @@ from bridge.partitions.ordering import (
     DeliveryQueue,
     LongestKeyQueue,
     Order,
+    OrderedQueue,
     Portions,
     SkippedDeliveries,
     make_delivery_queue,
@@ -25,6 +26,25 @@ from bridge.settings import DEFAULT_WINDOW, TopicSettings
 
 #: Deliveries that wait for one key from which on it is a hot key, if they are half of all waiting ones.
 HOT_FROM: Final = 100
+
+
+#: Most dead deliveries of a handler and partition that are looked at for what waits behind them.
+MOST_DEAD: Final = 100
+
+
+class DeadHold(NamedTuple):
+    """The dead deliveries of a handler that hold those behind them in their order.
+
+    Attributes:
+        first: the lowest offset.
+        dead: how many they are.
+        behind: deliveries that were read and wait behind the first of them (`MOST_DEAD`).
+    """
+
+    handler: str
+    first: int
+    dead: int
+    behind: int
 
 
 class Partition:
@@ -55,7 +75,9 @@ class Partition:
         self.chosen = chosen
         self.handlers = tuple(handlers)
         self.accounts = {h.name: Account(h.name, topic, topic_id, number) for h in handlers}
-        self.offsets = OffsetTracker(first, self.accounts, chosen.commit, ordered=chosen.order is not None)
+        self.offsets = OffsetTracker(
+            first, self.accounts, chosen.commit, ordered=chosen.order is not None, holds_dead=chosen.holds_dead
+        )
         self._queues = _make_queues(handlers, chosen)
         self._queue_of = {name: queue for queue in self._queues for name in queue.handlers}
         #: Whether records are needed after they were handed out: by the next handler of a sequence.
@@ -217,6 +239,18 @@ class Partition:
             if lane is not None and lane.waiting >= max(HOT_FROM, waiting / 2)
         ]
 
+    def dead_holds(self) -> list[DeadHold]:
+        """Return, by handler, the dead deliveries that hold those behind them in their order."""
+        if not self.chosen.holds_dead:
+            return []
+        found = []
+        for name in self.accounts:
+            queue, offsets = self._queue_of[name], self.offsets.find(name, Fate.DEAD, MOST_DEAD)
+            if offsets and isinstance(queue, OrderedQueue):
+                behind = sum(map(queue.count_behind, offsets))
+                found.append(DeadHold(name, offsets[0], self.offsets.count(name, Fate.DEAD), behind))
+        return found
+
     @property
     def held_bytes(self) -> int:
         """Return the bytes of the records that it holds."""
@@ -296,7 +330,12 @@ def _make_queues(handlers: Sequence[Handler], chosen: TopicSettings) -> list[Del
     sequence = [name for name in chosen.sequence if name in by_name]
     alone = [name for name in by_name if name not in sequence]
     groups = [*([sequence] if sequence else []), *([name] for name in alone)]
-    return [make_delivery_queue(order, names, [_most_in_group(by_name[name]) for name in names]) for names in groups]
+    return [
+        make_delivery_queue(
+            order, names, [_most_in_group(by_name[name]) for name in names], holds_dead=chosen.holds_dead
+        )
+        for names in groups
+    ]
 
 
 def _most_in_group(handler: Handler) -> int:

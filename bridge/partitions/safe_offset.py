@@ -66,14 +66,18 @@ class OffsetTracker:
         handlers: whose deliveries each record makes.
         commit: "handoff": an offset is safe when every delivery is handed; "completion": when every one is settled.
         ordered: a parked delivery holds the commit back, as it holds back its key.
+        holds_dead: a dead one does so too, until it is replayed or discarded.
     """
 
-    def __init__(self, first: int, handlers: Iterable[str], commit: Commit, ordered: bool = False) -> None:
+    def __init__(
+        self, first: int, handlers: Iterable[str], commit: Commit, ordered: bool = False, holds_dead: bool = False
+    ) -> None:
         self._first = self._end = first
         self._handlers = tuple(handlers)
         self._stretches: list[_OffsetStretch] = []
         unsafe = {Fate.OPEN} if commit == "handoff" else UNSETTLED
-        self.unsafe = frozenset(unsafe | {Fate.PARKED} if ordered else unsafe)
+        held = {fate for fate, holds in ((Fate.PARKED, ordered), (Fate.DEAD, ordered and holds_dead)) if holds}
+        self.unsafe = frozenset(unsafe | held)
 
     @property
     def window(self) -> range:
@@ -200,6 +204,16 @@ class OffsetTracker:
             if at >= 0:
                 return stretch.first + at
         return None
+
+    def find(self, handler: str, fate: Fate, most: int) -> list[int]:
+        """Return the lowest offsets of the window that have `fate`, at most so many."""
+        found: list[int] = []
+        for stretch in self._stretches:
+            at = stretch.seen[handler].find(fate)
+            while at >= 0 and len(found) < most:
+                found.append(stretch.first + at)
+                at = stretch.seen[handler].find(fate, at + 1)
+        return found
 
     def _take_in(self, first: int, count: int) -> None:
         """Add `count` open records from `first` on, behind a gap if there is one."""

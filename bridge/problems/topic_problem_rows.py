@@ -367,6 +367,31 @@ KEY_HOT: Final = ProblemRow(
     period="after 1 minute",
 )
 
+KEYS_HELD: Final = ProblemRow(
+    "dead holds",
+    "keys_held",
+    'Dead letters of a topic with `after_dead="hold"` hold the deliveries behind them in their order.',
+    "Fix the cause, then replay or discard the dead letters.",
+    ProblemWords(
+        sentence=(
+            "{dead} of {handler!r} on {topic!r} {hold} the order, {began}: {behind} behind. The first is {first}. Fix "
+            "the cause, then replay or discard the dead letters: those behind then go out in their order."
+        ),
+        what="Dead deliveries of {handler!r} hold the order on {topic!r}",
+        do="fix the cause, then replay or discard the dead letters",
+        of="deliveries",
+    ),
+    alerts=(
+        AlertRule(
+            "DeadLettersHoldTheirKeys",
+            "sum by (topic, handler) (bridge_dead_holds) > 0",
+            "{{ $value }} dead deliveries of {{ $labels.handler }} hold the order on {{ $labels.topic }}; "
+            "replay or discard them",
+            "5m",
+        ),
+    ),
+)
+
 TRAFFIC_STOPPED: Final = ProblemRow(
     "quiet",
     "traffic_stopped",

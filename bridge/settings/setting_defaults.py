@@ -28,6 +28,12 @@ class TopicSettings(BaseModel):
     order: Literal["key", "partition"] | None = None
     sequence: tuple[str, ...] = ()
     handoff_durability: Literal["fsync"] | None = None
+    after_dead: Literal["continue", "hold"] = "continue"
+
+    @property
+    def holds_dead(self) -> bool:
+        """Return whether a dead letter holds its key, or its partition, until it is replayed or discarded."""
+        return self.after_dead == "hold"
 
 
 class FileSettings(BaseModel):

@@ -345,6 +345,10 @@ def find_ledger_faults(settings: Settings) -> list[str]:
 def _topic_faults(settings: Settings, where: str, chosen: TopicSettings) -> Iterator[str]:
     if chosen.order and chosen.commit != "completion":
         yield f"{where}: order={chosen.order!r} needs commit='completion'."
+    if chosen.holds_dead and not chosen.order:
+        yield f"{where}: after_dead='hold' holds what is behind a dead letter in its order: it needs an order."
+    if chosen.holds_dead and chosen.sequence:
+        yield f"{where}: after_dead='hold' and a sequence do not go together yet: leave one out."
     if chosen.handoff_durability and not settings.one_redis:
         yield (
             f"{where}: handoff_durability='fsync' waits for the broker's append-only file: the broker must be one "

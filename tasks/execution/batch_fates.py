@@ -18,6 +18,7 @@ from bridge.ledger.handoff_times import note_waiting_retries
 from bridge.ledger.ledger_hook import read_found_fate
 from bridge.ledger.ledger_scripts import NameMark
 from bridge.ledger.task_notes import TaskNote
+from bridge.settings import Settings
 from lossless.transport.script_hook import LOOKED
 from lossless.worker.acknowledgement_bundle import BundledStep, bundle_step
 from tasks import logs
@@ -46,19 +47,26 @@ class BatchFates:
         ledger: `None` without a Redis for it: nothing is read or marked.
         other_names: further names of the handler: a delivery settled under one of them is settled.
         replay_topic: the topic of replayed deliveries, which run although they are dead.
+        holds_dead: whether a dead delivery holds those behind it in its order.
 
     A delivery from a retry or replay topic has two fates: that of its record there and that of its source record. It is
     settled if either is; both are marked in one step.
     """
 
-    _ledgers: ClassVar[dict[tuple[int, str, str], tuple[Ledger | None, TopicNames]]] = {}
+    _ledgers: ClassVar[dict[tuple[int, str, str], tuple[Ledger | None, TopicNames, Settings]]] = {}
     #: Deliveries whose mark was bundled here, the oldest in front, and when: the mark may be in flight.
     _bundled: ClassVar[dict[tuple[Account, int], float]] = {}
 
     def __init__(
-        self, ledger: Ledger | None, batch: Batch, other_names: Sequence[str] = (), replay_topic: str = ""
+        self,
+        ledger: Ledger | None,
+        batch: Batch,
+        other_names: Sequence[str] = (),
+        replay_topic: str = "",
+        holds_dead: bool = False,
     ) -> None:
         self._ledger = ledger
+        self.holds_dead = holds_dead
         replays = batch.via is not None and batch.via.topic == replay_topic
         self._retried = (
             set()
@@ -95,10 +103,11 @@ class BatchFates:
         if key not in cls._ledgers:
             chosen = settings.load(app, os.environ).of_group(batch.group)
             made = Ledger.from_settings(chosen, batch.cluster) if batch.group else None
-            cls._ledgers[key] = (made, TopicNames.from_settings(chosen))
-        ledger, names = cls._ledgers[key]
+            cls._ledgers[key] = (made, TopicNames.from_settings(chosen), chosen)
+        ledger, names, chosen = cls._ledgers[key]
         other_names = getattr(app.tasks.get(batch.handler), "other_names", ())
-        return cls(ledger, batch, other_names, names.replay(batch.topic))
+        holds_dead = batch.order is not None and chosen.topic(batch.topic).holds_dead
+        return cls(ledger, batch, other_names, names.replay(batch.topic), holds_dead)
 
     @property
     def ledger(self) -> Ledger | None:
@@ -183,10 +192,9 @@ class BatchFates:
         """
         if self._ledger is None:
             return set(offsets)
+        final = FINAL_FATES - {Fate.DEAD} if self.holds_dead else FINAL_FATES
         found = self._ledger.fates_of([(account, offsets) for account in self.accounts])
-        return {
-            offset for fates in found for offset, fate in zip(offsets, fates, strict=True) if Fate(fate) in FINAL_FATES
-        }
+        return {offset for fates in found for offset, fate in zip(offsets, fates, strict=True) if Fate(fate) in final}
 
     def _is_in_flight(self, offset: int) -> bool:
         """Return whether a delivery was done here a moment ago, and its bundled mark may not be in Redis yet."""

@@ -94,7 +94,9 @@ class BatchRun:
         self._halt_guard = HaltGuard.for_batch(task.app, batch)
         self._batch_return = BatchReturn(task, batch, self._fates, self._settlement, self._state)
         self._schedule = RetrySchedule(task, batch, self._state, self._settlement, self._telemetry)
-        self._dead_letters = DeadLetterWriter(batch, self._settlement, self._state, self._schedule)
+        self._dead_letters = DeadLetterWriter(
+            batch, self._settlement, self._state, self._schedule, holds_dead=self._fates.holds_dead
+        )
         self._publication = OutgoingPublication(task.app)
         self._unique_guard = UniqueGuard.for_batch(task, self._fates, self._settle_ended, self._attempts.run_judge)
         self._actions = OutcomeActions(
@@ -147,6 +149,8 @@ class BatchRun:
         """Run the unsettled deliveries; then send on those that run later; then mark, and return."""
         self._lease.check()
         unsettled = find_unsettled(self._task, self._batch, self._fates, self._settlement, self._state)
+        if self._fates.holds_dead and len(unsettled) < len(self._batch.deliveries):
+            self._hold_behind_dead(unsettled)
         todo = process_loss.count_worker_losses(unsettled, self._headers)
         note_no_run(str(self._task.request.id), "" if todo else self._why_none_runs())
         if len(todo) == 1:
@@ -161,13 +165,23 @@ class BatchRun:
         self._settle_ended()
         return self._end()
 
+    def _hold_behind_dead(self, unsettled: list[Delivery]) -> None:
+        """Let deliveries wait for those of their message that died in an earlier run."""
+        left = {delivery.message.offset for delivery in unsettled}
+        settled = [each for each in self._batch.deliveries if each.message.offset not in left]
+        finished = self._fates.find_finished(sorted(each.message.offset for each in settled))
+        for delivery in settled:
+            if delivery.message.offset not in finished:
+                self._schedule.hold_behind(delivery)
+
     def _why_none_runs(self) -> str:
         if not self._is_single:
             return str(self._state.ends)
         return "its delivery was discarded" if self._fates.discarded else "its delivery was settled already"
 
     def _run_all(self, todo: list[Delivery]) -> None:
-        self._halt_guard.check_message(todo)
+        if todo:
+            self._halt_guard.check_message(todo)
         if self._task.bulk is not None:
             self._run_in_bulk(todo)
             return

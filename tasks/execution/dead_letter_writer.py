@@ -71,6 +71,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
             # A delivery that was dead before, and waited for Kafka, keeps that reason.
             write_dead_letter(settlement, run, delivery.dead or dead, batch.group, again=self.request.retries > 0)
         if rest := [delivery for delivery in todo if delivery not in guilty]:
+            rest = hold_behind(rest, guilty, batch.order if fates.holds_dead else None)
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
         settlement.note_carrier(letter.get("id"))
     except (LedgerUnavailable, PublishFailed) as error:
@@ -85,6 +86,26 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
             str(error),
         )
         retry_task(self, countdown=delay, headers=headers)
+
+
+def hold_behind(rest: list[Delivery], dead: list[Delivery], order: str | None) -> list[Delivery]:
+    """Return deliveries, each behind the dead one that is before it in its order, if that holds them (pure).
+
+    Parameters:
+        order: `None`: dead ones hold none.
+    """
+    if order is None:
+        return rest
+    held = []
+    for delivery in rest:
+        before = [
+            each.message.offset
+            for each in dead
+            if each.message.offset < delivery.message.offset
+            and (order == "partition" or (each.message.key is not None and each.message.key == delivery.message.key))
+        ]
+        held.append(replace(delivery, after=max(before)) if before else delivery)
+    return held
 
 
 def write_dead_letter(settlement: Settlement, delivery: Delivery, dead: Dead, group: str, *, again: bool) -> None:
@@ -171,9 +192,19 @@ class DeadLetterWriter:
 
     Parameters:
         schedule: lets deliveries wait whose dead letter Kafka did not take.
+        holds_dead: whether a dead delivery holds those behind it in its order.
     """
 
-    def __init__(self, batch: Batch, settlement: Settlement, state: BatchState, schedule: RetrySchedule) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        settlement: Settlement,
+        state: BatchState,
+        schedule: RetrySchedule,
+        *,
+        holds_dead: bool = False,
+    ) -> None:
+        self._holds_dead = holds_dead
         self._group, self._settlement, self._state, self._schedule = batch.group, settlement, state, schedule
         self._is_single = len(batch.deliveries) == 1
         self._first: Dead | None = None
@@ -197,6 +228,9 @@ class DeadLetterWriter:
             attempt_outcomes.written(self._settlement.ledger, delivery.handler, delivery.identity)
         self._state.ends.add("dead", delivery.message.offset)
         self._state.finish(delivery)
+        if self._holds_dead:
+            self._state.finished.discard(delivery.message.offset)
+            self._schedule.hold_behind(delivery)
         self._first = self._first or dead
 
     def take_seconds(self) -> float:

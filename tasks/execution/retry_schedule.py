@@ -62,6 +62,8 @@ class LaterDeliveries:
         self._order = order
         self._put_off: dict[DeliveryWait, list[Delivery]] = {}
         self._held_back: dict[bytes | None, DeliveryWait] = {}
+        #: By lane, the dead delivery that holds those behind it.
+        self._behind: dict[bytes | None, int] = {}
 
     def again(self, delivery: Delivery, wait: DeliveryWait) -> None:
         """Add a delivery that is retried after a wait; later ones in its order run no sooner."""
@@ -70,8 +72,18 @@ class LaterDeliveries:
         self.put_off(delivery, wait)
 
     def put_off(self, delivery: Delivery, wait: DeliveryWait) -> None:
-        """Add a delivery that runs after a wait."""
+        """Add a delivery that runs after a wait, and after the dead one that holds it."""
+        if self._behind and not self._is_free(delivery) and delivery.after is None:
+            before = self._behind.get(self._lane(delivery), delivery.message.offset)
+            if before < delivery.message.offset:
+                delivery = replace(delivery, after=before)
         self._put_off.setdefault(wait, []).append(delivery)
+
+    def hold_behind(self, delivery: Delivery, wait: DeliveryWait) -> None:
+        """Let the deliveries behind a dead one in its order wait for it."""
+        if self._order is not None and not self._is_free(delivery):
+            self._held_back.setdefault(self._lane(delivery), wait)
+            self._behind[self._lane(delivery)] = delivery.message.offset
 
     def wait_of(self, delivery: Delivery) -> DeliveryWait | None:
         """Return the wait of the delivery before this one in its order, None if it has none."""
@@ -239,6 +251,10 @@ class RetrySchedule:
         if wait is not None:
             self._later.put_off(delivery, wait)
         return wait is not None
+
+    def hold_behind(self, delivery: Delivery) -> None:
+        """Let the deliveries behind a dead one in its order wait until it is replayed or discarded."""
+        self._later.hold_behind(delivery, DeliveryWait(BEHIND_BACKOFF.compute_pause(0)))
 
     def hold(self, delivery: Delivery, gate: str) -> None:
         """Let a delivery wait until its key is resumed, behind those before it in its order."""

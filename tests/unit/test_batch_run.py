@@ -79,7 +79,7 @@ class FakeBook:
         self.fates = dict.fromkeys(settled, Fate.DONE)
         self.unwritten: dict[int, Fate] = {}
         self.discarded: set[int] = set()
-        self.silent = False
+        self.silent = self.holds_dead = False
         self.tasks: list[tuple[str, list[int]]] = []
 
     def settled(self, offsets: list[int]) -> set[int]:
@@ -102,7 +102,8 @@ class FakeBook:
         return self.fates.get(offset) is Fate.DISCARDED
 
     def find_finished(self, offsets: list[int]) -> set[int]:
-        return {offset for offset in offsets if self.fates.get(offset) in FINAL_FATES}
+        final = FINAL_FATES - {Fate.DEAD} if self.holds_dead else FINAL_FATES
+        return {offset for offset in offsets if self.fates.get(offset) in final}
 
     def give_up_ledger(self) -> None:
         self.given_up = True
@@ -631,6 +632,36 @@ def test_what_a_key_resumed_meanwhile_does_not_overtake_what_waits_for_it(
     monkeypatch.setattr(HaltGuard, "find_key_gate", find)
     world.run(1, 2, 3, keys=[b"a", b"b", b"b"], order="key")
     assert (world.held, ran) == ([("held:b", [1, 2])], [1])
+
+
+def test_a_dead_letter_holds_what_is_behind_it_in_its_order_until_it_is_replayed_or_discarded(world: World) -> None:
+    world.book.holds_dead = True
+    with pytest.raises(DeadLettered, match="1 dead, 1 done, 2 again"):
+        world.run(101, 2, 3, 4, keys=[b"b", b"b", b"a", b"b"], order="key")
+    ((delay, offsets),) = world.sent
+    assert (delay > 0, offsets, ran) == (True, [1, 3], [101, 3])
+    (held,) = world.batches
+    assert [each.after for each in held.deliveries] == [0, 0]
+    for end, runs in ((None, []), (Fate.DISCARDED, [2, 4])):
+        if end:
+            world.book.fates[0] = end
+        ran.clear()
+        world.run_batch(held)
+        assert ran == runs
+    assert world.book.fates == {0: Fate.DISCARDED, 1: Fate.DONE, 2: Fate.DONE, 3: Fate.DONE}
+
+
+def test_what_is_behind_a_dead_letter_does_not_run_either_if_its_message_comes_back(world: World) -> None:
+    world.book.holds_dead = True
+    world.book.fates = {0: Fate.DEAD}
+    assert "1 skipped, 1 again" in world.run(101, 2, keys=[b"b", b"b"], order="key")
+    assert (ran, [each.after for each in world.batches[0].deliveries]) == ([], [0])
+
+
+def test_without_a_hold_a_dead_letter_frees_its_key(world: World) -> None:
+    with pytest.raises(DeadLettered, match="1 dead, 1 done"):
+        world.run(101, 2, keys=[b"b", b"b"], order="key")
+    assert ran == [101, 2]
 
 
 def test_a_halted_handler_gives_its_message_back_to_its_own_gate(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

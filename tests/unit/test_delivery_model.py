@@ -59,6 +59,10 @@ class World:
     silent: bool = False
     """The ledger does not answer."""
     retry_topic: list[tuple[str, int]] = field(default_factory=list)
+    holds_dead: bool = False
+    """A dead letter holds what is behind it in its order until a replay of it is done."""
+    letters: list[tuple[str, int]] = field(default_factory=list)
+    """The dead letters, while they hold."""
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
     ended: dict[tuple[str, int], Fate] = field(default_factory=dict)
     done: set[tuple[str, int]] = field(default_factory=set)
@@ -128,8 +132,12 @@ class Bridge:
             first = min(first, lost.start if lost else first)
         ledger.raise_reached(dict.fromkeys(accounts, first))
         self.position = first
-        self.offsets = OffsetTracker(first, world.handlers, "completion", world.order != "none")
-        self.lanes = [make_delivery_queue(world.order, track, [world.batch] * len(track)) for track in world.tracks]
+        ordered, holds = world.order != "none", world.holds_dead
+        self.offsets = OffsetTracker(first, world.handlers, "completion", ordered, holds)
+        self.lanes = [
+            make_delivery_queue(world.order, track, [world.batch] * len(track), holds_dead=holds)
+            for track in world.tracks
+        ]
 
     def poll(self, most: int) -> None:
         world = self.world
@@ -213,8 +221,9 @@ class Worker:
         fate = Fate(found[0])
         if not is_to_skip(fate):
             fate = run(self.world, self.handler, offset, outcome)
-        if fate is Fate.PARKED and (self.world.order != "none" or len(self.world.handlers) > 1):
-            # What comes after a parked one goes back to its lane.
+        holds = fate is Fate.PARKED or (fate is Fate.DEAD and self.world.holds_dead)
+        if holds and (self.world.order != "none" or len(self.world.handlers) > 1):
+            # What comes after a parked one, or a dead one that holds, goes back to its lane.
             behind = [o for o in self.left if self.world.lane(o) == self.world.lane(offset)]
             self.left = [o for o in self.left if o not in behind]
             self.world.ledger.write([Mark(self.world.account(self.handler), behind, Fate.OPEN)])
@@ -252,7 +261,9 @@ def run(world: World, handler: str, offset: int, outcome: str) -> Fate:
         world.ledger.write([Mark(world.account(handler), [offset], fate)])
     if fate is Fate.DONE:
         world.done.add((handler, offset))
-    if fate in ENDED and world.ended.get((handler, offset)) is not Fate.DONE:
+    if fate is Fate.DEAD and world.holds_dead:
+        world.letters.append((handler, offset))
+    elif fate in ENDED and world.ended.get((handler, offset)) is not Fate.DONE:
         world.ended[handler, offset] = fate
     return fate
 
@@ -322,6 +333,14 @@ class Model(RuleBasedStateMachine):
         handler, offset = self.world.retry_topic.pop(which % len(self.world.retry_topic))
         (found,) = self.world.ledger.fates_of([(self.world.account(handler), [offset])])
         if not is_to_skip(Fate.OPEN, Fate(found[0])):
+            run(self.world, handler, offset, outcome)
+
+    @precondition(lambda self: self.world.letters and not self.world.silent)
+    @rule(which=st.integers(0, 9), outcome=st.sampled_from(["done", "dead"]))
+    def replay_a_dead_letter(self, which: int, outcome: str) -> None:
+        handler, offset = self.world.letters.pop(which % len(self.world.letters))
+        (found,) = self.world.ledger.fates_of([(self.world.account(handler), [offset])])
+        if not is_to_skip(Fate.OPEN, Fate(found[0])) and (handler, offset) not in self.world.done:
             run(self.world, handler, offset, outcome)
 
     @rule(
@@ -423,6 +442,8 @@ class Model(RuleBasedStateMachine):
                     pass
             while world.retry_topic:
                 self.retry_parked(0, "done")
+            while world.letters:
+                self.replay_a_dead_letter(0, "done")
             for move in ("learn", "commit"):
                 bridge.move(move, 50, owner=True)
             self._open_what_is_nowhere()
@@ -436,3 +457,21 @@ class Model(RuleBasedStateMachine):
 
 TestModel = Model.TestCase
 TestModel.settings = settings(max_examples=examples(150), stateful_step_count=40)
+
+
+class HoldingModel(Model):
+    """The same with `after_dead="hold"`, which needs an order and takes no sequence."""
+
+    @initialize(
+        order=st.sampled_from(["key", "partition"]),
+        tracks=st.sampled_from([[("a",)], [("a",), ("b",)]]),
+        batch=st.integers(1, 4),
+    )
+    def begin(self, order: Order, tracks: list[tuple[str, ...]], batch: int) -> None:
+        super().begin(order, tracks, batch)
+        self.world.holds_dead = True
+        self.bridges = [Bridge(self.world)]
+
+
+TestHoldingModel = HoldingModel.TestCase
+TestHoldingModel.settings = settings(max_examples=examples(150), stateful_step_count=40)

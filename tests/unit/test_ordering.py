@@ -13,6 +13,7 @@ from bridge.partitions.ordering import (
     SkippedDeliveries,
     make_delivery_queue,
 )
+from bridge.partitions.safe_offset import OffsetTracker
 
 DONE, PARKED = Fate.DONE, Fate.PARKED
 
@@ -266,3 +267,30 @@ def test_what_is_one_lane_is_not_shared_and_goes_as_large_as_it_may() -> None:
     assert line.ready == 0
     assert line.take({"h": Portion(size=1, alone=4)}) == [DeliveryGroup("h", [0, 1, 2, 3])]
     assert line.take({"h": Portion(size=1, alone=4)}) == []
+
+
+def test_a_dead_message_that_holds_keeps_those_behind_it_until_it_is_done_or_discarded() -> None:
+    for end in (Fate.DONE, Fate.DISCARDED):
+        lanes = make_delivery_queue("key", ["h"], [1], holds_dead=True)
+        assert isinstance(lanes, OrderedQueue)
+        lanes.add([0, 1, 2], [b"a", b"a", b"b"])
+        assert sorted(group.offsets for group in lanes.take()) == [[0], [2]]
+        lanes.settle("h", [0, 2], Fate.DEAD)
+        assert lanes.take() == []
+        assert (lanes.count_behind(0), lanes.count_behind(2)) == (1, 0)
+        # A bridge that starts anew reads the fate from the ledger.
+        anew = make_delivery_queue("key", ["h"], [1], holds_dead=True)
+        anew.add([0, 1, 2], [b"a", b"a", b"b"], [bytes([Fate.DEAD, Fate.OPEN, Fate.DONE])])
+        assert anew.take() == []
+        for each in (lanes, anew):
+            each.settle("h", [0], end)
+            assert each.take() == [DeliveryGroup("h", [1])]
+
+
+def test_the_commit_does_not_pass_a_dead_delivery_that_holds() -> None:
+    for holds, safe in ((True, 1), (False, 3)):
+        offsets = OffsetTracker(0, ["h"], "completion", ordered=True, holds_dead=holds)
+        offsets.read([0, 1, 2])
+        offsets.take_in_fates("h", 0, bytes([Fate.DONE, Fate.DEAD, Fate.DONE]))
+        assert offsets.safe() == safe
+        assert offsets.find("h", Fate.DEAD, 9) == ([1] if holds else [])

@@ -52,6 +52,14 @@ def test_a_queue_is_resumed_below_where_it_is_paused(resume: int, pause: int, wr
         (TopicSettings(order="key"), REDIS, "", ["order='key' needs commit='completion'"]),
         (TopicSettings(commit="completion"), "amqp://", "", ["commit='completion' needs a ledger"]),
         (TopicSettings(sequence=("a",)), "amqp://", "", ["sequence=('a',) needs a ledger"]),
+        (TopicSettings(commit="completion", order="key", after_dead="hold"), REDIS, "", []),
+        (TopicSettings(after_dead="hold"), REDIS, "", ["after_dead='hold' holds what is behind a dead letter"]),
+        (
+            TopicSettings(commit="completion", order="key", sequence=("a",), after_dead="hold"),
+            REDIS,
+            "",
+            ["after_dead='hold' and a sequence do not go together yet"],
+        ),
         (TopicSettings(handoff_durability="fsync"), REDIS, "", []),
         # Another Redis than the broker's says nothing of the broker's append-only file.
         (TopicSettings(handoff_durability="fsync"), REDIS, "redis://other", ["must be one Redis"]),
