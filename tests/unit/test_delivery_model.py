@@ -375,6 +375,8 @@ class Model(RuleBasedStateMachine):
                 world.ledger.go_back(self.file)
                 # A parked record's own fate goes back too: below its topic's commit it is open, and read again.
                 world.retry_topic += [parked for parked in self.parked if parked not in world.retry_topic]
+                # A person sends a letter back again whose replay the ledger has forgotten.
+                world.letters += [letter for letter in self.letters if letter not in world.letters]
             else:
                 world.ledger.wipe()
             world.done.clear()
@@ -382,7 +384,7 @@ class Model(RuleBasedStateMachine):
 
     def _write_the_file(self) -> None:
         self.file = self.world.ledger.remember()
-        self.parked = list(self.world.retry_topic)
+        self.parked, self.letters = list(self.world.retry_topic), list(self.world.letters)
 
     def _expire(self, handler: str) -> None:
         """Nothing has been written for days, so nothing is under way; what the ledger knows to be behind it does not
