@@ -10,7 +10,7 @@ from celery import Celery
 
 from bridge import settings
 from bridge.errors import LedgerUnavailable
-from bridge.formats.delivery import Batch, Message
+from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import RETRY_RECORD, Account, Fate, Ledger, Mark, is_to_skip
 from bridge.ledger.fate_rules import SETTLED, choose_offsets
@@ -195,6 +195,22 @@ class BatchFates:
         final = FINAL_FATES - {Fate.DEAD} if self.holds_dead else FINAL_FATES
         found = self._ledger.fates_of([(account, offsets) for account in self.accounts])
         return {offset for fates in found for offset, fate in zip(offsets, fates, strict=True) if Fate(fate) in final}
+
+    def find_holding(self, deliveries: Iterable[Delivery], left: Iterable[Delivery]) -> list[Delivery]:
+        """Return the deliveries that have ended, and after which the next in their order must not run yet.
+
+        Parameters:
+            left: those that have not ended.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer.
+        """
+        offsets = {delivery.message.offset for delivery in left}
+        ended = [delivery for delivery in deliveries if delivery.message.offset not in offsets]
+        if not (self.holds_dead and ended):
+            return []
+        finished = self.find_finished(sorted(delivery.message.offset for delivery in ended))
+        return [delivery for delivery in ended if delivery.message.offset not in finished]
 
     def _is_in_flight(self, offset: int) -> bool:
         """Return whether a delivery was done here a moment ago, and its bundled mark may not be in Redis yet."""

@@ -8,11 +8,12 @@ import struct
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from mmap import mmap
 from pathlib import Path
 from typing import Final
 
-from bridge.formats.delivery import Batch, Delivery
+from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.formats.delivery_identity import list_records
 from tasks import logs
 from tasks.execution.process_loss import TaskNotes
@@ -197,6 +198,28 @@ class BatchEnds:
         return "; ".join(filter(None, (self.counts, self.names)))
 
 
+def put_behind(deliveries: Iterable[Delivery], holding: Iterable[Delivery], order: str | None) -> list[Delivery]:
+    """Return deliveries, each with the last of those before it in its order that hold it as its predecessor (pure).
+
+    Parameters:
+        holding: deliveries after which the next in their order must not run yet.
+        order: "key" or "partition"; `None`: they hold none.
+    """
+    found = []
+    for delivery in deliveries:
+        message = delivery.message
+        before = [each.message.offset for each in holding if _is_before(each.message, message, order)]
+        after = max([*before, *([] if delivery.after is None else [delivery.after])], default=None)
+        found.append(delivery if after == delivery.after else replace(delivery, after=after))
+    return found
+
+
+def _is_before(earlier: Message, message: Message, order: str | None) -> bool:
+    """Return whether a message is before another in their order: a message without a key is free."""
+    is_in_lane = order == "partition" or (order == "key" and message.key is not None and earlier.key == message.key)
+    return is_in_lane and earlier.offset < message.offset
+
+
 class BatchState:
     """The state of the deliveries of one batch in this run.
 
@@ -207,7 +230,8 @@ class BatchState:
     def __init__(self, batch: Batch, progress: ProgressNotes | None) -> None:
         #: The deliveries that have not ended, in their current form: they are redelivered if this run breaks off.
         self._left = {delivery.message.offset: delivery for delivery in batch.deliveries}
-        self._progress = progress
+        self._progress, self._order = progress, batch.order
+        self._holding: list[Delivery] = []
         #: Offsets of ended deliveries, after which the next in their order may run.
         self.finished: set[int] = set()
         self.ends = BatchEnds(batch.topic, batch.partition)
@@ -215,7 +239,7 @@ class BatchState:
 
     def left(self) -> list[Delivery]:
         """Return the deliveries not sent on, parked or found settled, ordered by offset."""
-        return [delivery for _, delivery in sorted(self._left.items())]
+        return self.put_behind([delivery for _, delivery in sorted(self._left.items())])
 
     def current(self, delivery: Delivery) -> Delivery:
         """Return the current form of a delivery."""
@@ -255,6 +279,14 @@ class BatchState:
     def finish(self, delivery: Delivery) -> None:
         """Let the next delivery in its order run."""
         self.finished.add(delivery.message.offset)
+
+    def hold_behind(self, delivery: Delivery) -> None:
+        """Let the deliveries behind one in its order wait for it, also if they are redelivered."""
+        self._holding.append(delivery)
+
+    def put_behind(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Return deliveries with those as predecessors that hold them."""
+        return put_behind(deliveries, self._holding, self._order) if self._holding else deliveries
 
     def remove(self, delivery: Delivery, how: str) -> None:
         """Remove a delivery that was settled elsewhere, or parked: it is not redelivered with this batch."""

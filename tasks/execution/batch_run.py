@@ -149,8 +149,6 @@ class BatchRun:
         """Run the unsettled deliveries; then send on those that run later; then mark, and return."""
         self._lease.check()
         unsettled = find_unsettled(self._task, self._batch, self._fates, self._settlement, self._state)
-        if self._fates.holds_dead and len(unsettled) < len(self._batch.deliveries):
-            self._hold_behind_dead(unsettled)
         todo = process_loss.count_worker_losses(unsettled, self._headers)
         note_no_run(str(self._task.request.id), "" if todo else self._why_none_runs())
         if len(todo) == 1:
@@ -164,15 +162,6 @@ class BatchRun:
         self._run_all(todo)
         self._settle_ended()
         return self._end()
-
-    def _hold_behind_dead(self, unsettled: list[Delivery]) -> None:
-        """Let deliveries wait for those of their message that died in an earlier run."""
-        left = {delivery.message.offset for delivery in unsettled}
-        settled = [each for each in self._batch.deliveries if each.message.offset not in left]
-        finished = self._fates.find_finished(sorted(each.message.offset for each in settled))
-        for delivery in settled:
-            if delivery.message.offset not in finished:
-                self._schedule.hold_behind(delivery)
 
     def _why_none_runs(self) -> str:
         if not self._is_single:

@@ -20,7 +20,7 @@ from tasks.declaration.celery_defaults import DeliveryTask
 from tasks.declaration.message_task import MessageTask
 from tasks.execution import delivery_log
 from tasks.execution.batch_fates import BatchFates
-from tasks.execution.batch_progress import BatchEnds, BatchState
+from tasks.execution.batch_progress import BatchEnds, BatchState, put_behind
 from tasks.execution.breaker_guard import BREAKER_PAUSE, BreakerGuard
 from tasks.execution.message_resend import PUBLISH_BACKOFF, retry_task, send_on
 from tasks.execution.process_loss import clear_losses, count_unsaid_losses, find_poison, overran_limit
@@ -52,12 +52,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     try:
         fates = BatchFates.for_batch(self.app, batch)
         settlement = Settlement.for_batch(self, batch, fates)
-        for delivery in batch.deliveries:
-            if delivery.ended:
-                settlement.mark_earlier_end(delivery)
-        settled = fates.settled(sorted(batch.offsets))
-        left = [delivery for delivery in batch.deliveries if not delivery.ended]
-        todo = [delivery for delivery in left if delivery.message.offset not in settled]
+        todo = _find_todo(batch, fates, settlement)
         guilty = find_poison(todo) if dead.reason == POISON else todo
         if dead.reason == POISON and todo:
             count_lost_process(batch.handler, batch.group)
@@ -71,7 +66,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
             # A delivery that was dead before, and waited for Kafka, keeps that reason.
             write_dead_letter(settlement, run, delivery.dead or dead, batch.group, again=self.request.retries > 0)
         if rest := [delivery for delivery in todo if delivery not in guilty]:
-            rest = hold_behind(rest, guilty, batch.order if fates.holds_dead else None)
+            rest = put_behind(rest, guilty, batch.order if fates.holds_dead else None)
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
         settlement.note_carrier(letter.get("id"))
     except (LedgerUnavailable, PublishFailed) as error:
@@ -88,24 +83,16 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         retry_task(self, countdown=delay, headers=headers)
 
 
-def hold_behind(rest: list[Delivery], dead: list[Delivery], order: str | None) -> list[Delivery]:
-    """Return deliveries, each behind the dead one that is before it in its order, if that holds them (pure).
-
-    Parameters:
-        order: `None`: dead ones hold none.
-    """
-    if order is None:
-        return rest
-    held = []
-    for delivery in rest:
-        before = [
-            each.message.offset
-            for each in dead
-            if each.message.offset < delivery.message.offset
-            and (order == "partition" or (each.message.key is not None and each.message.key == delivery.message.key))
-        ]
-        held.append(replace(delivery, after=max(before)) if before else delivery)
-    return held
+def _find_todo(batch: Batch, fates: BatchFates, settlement: Settlement) -> list[Delivery]:
+    """Return the unsettled deliveries of a buried message; those that a dead one holds have it as predecessor."""
+    for delivery in batch.deliveries:
+        if delivery.ended:
+            settlement.mark_earlier_end(delivery)
+    settled = fates.settled(sorted(batch.offsets))
+    todo = [each for each in batch.deliveries if not each.ended and each.message.offset not in settled]
+    if len(todo) == len(batch.deliveries):
+        return todo
+    return put_behind(todo, fates.find_holding(batch.deliveries, todo), batch.order)
 
 
 def write_dead_letter(settlement: Settlement, delivery: Delivery, dead: Dead, group: str, *, again: bool) -> None:
@@ -227,11 +214,16 @@ class DeadLetterWriter:
         if delivery.publish_tries:
             attempt_outcomes.written(self._settlement.ledger, delivery.handler, delivery.identity)
         self._state.ends.add("dead", delivery.message.offset)
-        self._state.finish(delivery)
-        if self._holds_dead:
-            self._state.finished.discard(delivery.message.offset)
-            self._schedule.hold_behind(delivery)
+        self.end(delivery)
         self._first = self._first or dead
+
+    def end(self, delivery: Delivery) -> None:
+        """Let the next delivery in the order of a dead one run, unless the topic's dead letters hold it."""
+        if self._holds_dead:
+            self._state.hold_behind(delivery)
+            self._schedule.hold_behind(delivery)
+        else:
+            self._state.finish(delivery)
 
     def take_seconds(self) -> float:
         """Return the seconds that dead letters took to publish since the last call."""

@@ -48,6 +48,9 @@ def find_unsettled(
         if predecessors:
             state.finished.update(fates.find_finished(predecessors))
         settled = fates.settled([delivery.message.offset for delivery in deliveries])
+        unsettled = [delivery for delivery in deliveries if delivery.message.offset not in settled]
+        for delivery in fates.find_holding(deliveries, unsettled):
+            state.hold_behind(delivery)
     except LedgerUnavailable as error:
         retry_batch(task, batch, LEDGER_DELAY, str(error), ran=False)
     if not settled:
@@ -58,7 +61,7 @@ def find_unsettled(
             state.remove(delivery, "discarded" if discarded else "skipped")
             worker_metrics.count_skipped(task.name, batch.group)
             delivery_log.log_skipped(delivery, discarded=discarded)
-    return [delivery for delivery in deliveries if delivery.message.offset not in settled]
+    return state.put_behind(unsettled)
 
 
 class AdmittedDelivery(NamedTuple):
@@ -163,7 +166,9 @@ class DeliveryAdmission:
         if delivery.ended == "done":
             self.unique_guard.note_success(delivery)
         self.settlement.mark_earlier_end(delivery)
-        if delivery.ended != "parked":
+        if delivery.ended == "dead":
+            self.dead_letters.end(delivery)
+        elif delivery.ended != "parked":
             self.state.finish(delivery)
 
     def _seconds_until(self, due: float) -> float:

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -104,6 +105,9 @@ class FakeBook:
     def find_finished(self, offsets: list[int]) -> set[int]:
         final = FINAL_FATES - {Fate.DEAD} if self.holds_dead else FINAL_FATES
         return {offset for offset in offsets if self.fates.get(offset) in final}
+
+    def find_holding(self, deliveries: Iterable[Delivery], left: Iterable[Delivery]) -> list[Delivery]:
+        return BatchFates.find_holding(cast("BatchFates", self), deliveries, left)
 
     def give_up_ledger(self) -> None:
         self.given_up = True
