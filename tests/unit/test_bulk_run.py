@@ -24,7 +24,7 @@ from tasks.execution import batch_run
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.halt_gate import HaltGuard
-from tests.unit.test_batch_run import FakeBook, World
+from tests.unit.test_batch_run import FakeBook, World, halt_keys
 
 calls: list[list[int]] = []
 
@@ -531,3 +531,43 @@ def test_blame_takes_an_exception_and_seconds():
     with pytest.raises(ValueError, match="takes seconds"):
         messages.later(0, -1)
     assert messages.blamed == {}
+
+
+@pytest.mark.parametrize("order", [None, "key"])
+def test_what_has_a_halted_key_waits_at_its_gate_and_is_in_no_call(world, monkeypatch, order):
+    halt_keys(monkeypatch, b"b")
+    keys = [b"a", b"b", b"c", b"b"]
+    assert world.store(1, 2, 3, 4, of={"order": order, "keys": keys}).startswith("2 done, 2 held; held: orders-0-1")
+    assert (calls, world.done, world.held) == ([[1, 3]], [0, 2], [("held:b", [1, 3])])
+
+
+def test_a_bulk_whose_keys_are_all_halted_waits_as_it_is(world, monkeypatch):
+    halt_keys(monkeypatch, b"b")
+    with pytest.raises(ComeBack) as caught:
+        world.store(1, 2, of={"keys": [b"b", b"b"]})
+    assert (caught.value.gate, calls, world.sent) == ("held:b", [], [])
+
+
+def test_a_key_that_is_halted_while_a_bulk_is_halved_is_in_no_further_call(world, monkeypatch):
+    monkeypatch.setattr(
+        HaltGuard, "find_key_gate", lambda self, delivery: "held:b" if calls and delivery.message.key == b"b" else ""
+    )
+    world.store(1, 2, -3, 4, behaves=refuse_negatives, of={"keys": [b"a", b"b", b"c", b"b"]})
+    assert calls == [[1, 2, -3, 4], [1], [-3]]
+    assert (world.done, world.held) == ([0], [("held:b", [1, 3])])
+
+
+@pytest.mark.parametrize("order", ["key", "partition"])
+def test_with_an_order_a_dead_letter_that_holds_lets_nothing_behind_it_end(world, order):
+    def behaves(values: list[int], messages: Messages) -> None:
+        if -2 in values:
+            messages.fail(values.index(-2), DeadLetter("bad row"))
+            raise BankAway
+
+    world.book.holds_dead = True
+    with pytest.raises(DeadLettered, match="bad row"):
+        world.store(1, -2, 3, 4, behaves=behaves, of={"order": order, "keys": [b"a", b"b", b"b", b"a"]})
+    held = [2] if order == "key" else [2, 3]
+    assert world.done == [offset for offset in (0, 2, 3) if offset not in held]
+    (waiting,) = world.batches
+    assert {delivery.message.offset: delivery.after for delivery in waiting.deliveries} == dict.fromkeys(held, 1)

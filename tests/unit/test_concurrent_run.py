@@ -30,7 +30,7 @@ from tasks.execution.time_limits import Watchdog
 from tasks.logs import WithDelivery
 from tasks.worker import concurrency_meter
 from tasks.worker.concurrency_meter import COLD_RUNS, FoundConcurrency, HandlerTime, add_batch
-from tests.unit.test_batch_run import FakeBook, World
+from tests.unit.test_batch_run import FakeBook, World, halt_keys
 
 #: What happened, in order.
 events: list[str] = []
@@ -736,3 +736,24 @@ def test_a_handler_that_is_not_async_is_refused_a_concurrency(concurrency: Any) 
 
 def test_a_time_limit_below_a_second_is_no_reason_to_run_one_by_one() -> None:
     assert beside.one_by_one == ""
+
+
+@pytest.mark.parametrize("order", ["", "key"])
+def test_what_has_a_halted_key_waits_at_its_gate_and_holds_no_place_beside_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    halt_keys(monkeypatch, b"b")
+    values = ["sleep 0.01"] * 6
+    assert world.run_batch(batch_of(*values, keys="bababc", order=order or None)).startswith("3 done, 3 held")
+    assert (world.held, sorted(world.book.fates)) == ([("held:b", [0, 2, 4])], [1, 3, 5])
+    assert not {"begin 0", "begin 2", "begin 4"} & {*events}
+
+
+def test_a_dead_letter_that_holds_keeps_what_is_behind_it_from_running_beside_the_others(world: World) -> None:
+    world.book.holds_dead = True
+    with pytest.raises(DeadLettered):
+        world.run_batch(batch_of("dead 0", "sleep 0", "sleep 0.05", "sleep 0", keys="bbab", order="key"))
+    assert world.book.fates == {0: Fate.DEAD, 2: Fate.DONE}
+    (waiting,) = world.batches
+    assert [(each.message.offset, each.after) for each in waiting.deliveries] == [(1, 0), (3, 0)]
+    assert not {"begin 1", "begin 3"} & {*events}
