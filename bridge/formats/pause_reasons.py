@@ -54,9 +54,9 @@ class PauseReason(StrEnum):
 
     HALTED = _Explained(
         "halted",
-        means="the topic is halted",
+        means="the topic is halted, or all its handlers are",
         ends="with `bridge resume`",
-        advice="fix the cause, then `bridge resume TOPIC` (topic_halted)",
+        advice="fix the cause, then resume what is halted (topic_halted) (handler_halted)",
         told_by="topic_halted",
         alerts=False,
     )

@@ -226,6 +226,11 @@ class GroupFacts:
         return sum(sum(tier.lag.values()) for tier in self.tiers if tier.waits and source in (None, tier.source))
 
     @property
+    def topics_of_halted_handlers(self) -> set[str]:
+        """Return the topics on which a whole handler is halted."""
+        return {each.scope.topic for each in self.handler_halts if each.scope.key is None}
+
+    @property
     def held_back(self) -> set[str]:
         """Return the topics of which open transactions hold back every partition."""
         counts = Counter(topic for topic, _ in self.held_back_places)

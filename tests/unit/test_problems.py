@@ -577,6 +577,14 @@ def test_a_halted_handler_or_key_is_told_with_what_waits_and_the_command_that_en
     assert "oldest delivery" in mail
 
 
+def test_what_is_due_in_a_retry_topic_is_not_overdue_while_a_handler_of_its_topic_is_halted():
+    due: dict[str, Any] = {"tiers": [tier(lag={0: 7}, first_due={0: NOW - 120})], **RETRIED}
+    for key, overdue in ((None, 0), ("4711", 1)):
+        halted = HandlerHalt(HaltScope("orders", CHARGE.name, key), HALT)
+        found = list_problems(replace(WELL, handler_halts=[halted], **due))
+        assert sum("overdue" in each for each in found) == overdue
+
+
 @pytest.mark.parametrize("state", ["open", "probing", "ramping"])
 def test_what_waits_for_what_its_handler_needs_neither_fails_nor_is_old(state: str):
     known = replace(
