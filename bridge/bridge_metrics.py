@@ -161,6 +161,16 @@ class BridgeMetrics:
             "Celery messages that wait for a halted handler or its halted keys.",
             ["topic", "handler"],
         )
+        self.dead_holds = self._gauge(
+            "bridge_dead_holds",
+            "Dead deliveries that hold those behind them in their order (after_dead).",
+            ["topic", "handler"],
+        )
+        self.dead_holds_waiting = self._gauge(
+            "bridge_dead_holds_waiting",
+            "Deliveries that the bridge has read and that wait behind a dead one in their order.",
+            ["topic", "handler"],
+        )
         self.policy_changed = self._gauge(
             "bridge_policy_changed",
             "1 while a handler's policy differs from its code's by a person's changes.",
@@ -229,6 +239,14 @@ class BridgeMetrics:
             self.keys_halted.labels(topic, handler).set(sum(scope.key is not None for scope in of))
             self.held_messages.labels(topic, handler).set(sum(held[scope] for scope in of))
         self._held |= found
+
+    def show_dead_holds(self, holds: Iterable[tuple[str, str, int, int]]) -> None:
+        """Show by topic and handler the dead deliveries that hold others, and those others."""
+        self.dead_holds.clear()
+        self.dead_holds_waiting.clear()
+        for topic, handler, dead, behind in holds:
+            self.dead_holds.labels(topic, handler).inc(dead)
+            self.dead_holds_waiting.labels(topic, handler).inc(behind)
 
     def show_policies(self, handlers: Iterable[str], all_handlers: Iterable[str] = ()) -> None:
         """Show the handlers whose policy differs from the code's, and 0 for all others."""

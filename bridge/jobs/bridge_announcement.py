@@ -105,6 +105,7 @@ class BridgeAnnouncement:
         self._started = self._assigned_since = time.time()
         self._paused, self._obstacles, self._waiting = StartTimes(), StartTimes(), StartTimes()
         self._unaccounted, self._unmade = StartTimes(), StartTimes()
+        self._dead_holds = StartTimes()
         self._hot, self._hot_at = StartTimes(), float("-inf")
         self._hot_keys: list[dict[str, Any]] = []
         self._lag_watch, self._growth = LagWatch(), BacklogGrowth()
@@ -192,18 +193,7 @@ class BridgeAnnouncement:
             "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
             "waiting": self._find_waiting(busy),
             "hot_keys": self._find_hot_keys(busy),
-            "dead_holds": [
-                {
-                    "topic": partition.topic,
-                    "partition": partition.number,
-                    "handler": held.handler,
-                    "offset": held.first,
-                    "dead": held.dead,
-                    "behind": held.behind,
-                }
-                for partition in busy
-                for held in partition.dead_holds()
-            ],
+            "dead_holds": self._find_dead_holds(busy),
             # A plain dict, since JSON knows no other mapping.
             "due": {queue: dict(handlers) for queue, handlers in due.items()},
             "unmade": refused,
@@ -385,6 +375,13 @@ class BridgeAnnouncement:
             for delivery, since in self._waiting.keep(deliveries).items()
             if since < now
         ]
+
+    def _find_dead_holds(self, partitions: Sequence[Partition]) -> list[dict[str, Any]]:
+        """Return the dead deliveries that hold those behind them, each with since when its first has done so here."""
+        holds = [hold for partition in partitions for hold in partition.dead_holds()]
+        self._metrics.show_dead_holds((hold.topic, hold.handler, hold.dead, hold.behind) for hold in holds)
+        since = self._dead_holds.keep(hold[:4] for hold in holds)
+        return [{**hold._asdict(), "since": since[hold[:4]]} for hold in holds]
 
     def _find_hot_keys(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
         """Return the hot keys of the partitions, and since when each is hot; never the key itself."""

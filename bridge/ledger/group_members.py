@@ -296,7 +296,13 @@ _FIELDS: Final[Mapping[str, _Check]] = {
     ),
     "dead_holds": _is_list(
         _is_object(
-            topic=_is_text, partition=_is_count, handler=_is_text, offset=_is_count, dead=_is_count, behind=_is_count
+            topic=_is_text,
+            partition=_is_count,
+            handler=_is_text,
+            offset=_is_count,
+            dead=_is_count,
+            behind=_is_count,
+            since=is_time,
         )
     ),
     "batches": _is_map(_is_object(size=_is_count, why=_is_text)),

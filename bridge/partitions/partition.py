@@ -36,13 +36,15 @@ class DeadHold(NamedTuple):
     """The dead deliveries of a handler that hold those behind them in their order.
 
     Attributes:
-        first: the lowest offset.
+        offset: the lowest of them.
         dead: how many they are.
         behind: deliveries that were read and wait behind the first of them (`MOST_DEAD`).
     """
 
+    topic: str
+    partition: int
     handler: str
-    first: int
+    offset: int
     dead: int
     behind: int
 
@@ -248,7 +250,8 @@ class Partition:
             queue, offsets = self._queue_of[name], self.offsets.find(name, Fate.DEAD, MOST_DEAD)
             if offsets and isinstance(queue, OrderedQueue):
                 behind = sum(map(queue.count_behind, offsets))
-                found.append(DeadHold(name, offsets[0], self.offsets.count(name, Fate.DEAD), behind))
+                dead = self.offsets.count(name, Fate.DEAD)
+                found.append(DeadHold(self.topic, self.number, name, offsets[0], dead, behind))
         return found
 
     @property

@@ -86,6 +86,10 @@ INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
         {'bridge_log_changes_total{topic="t",what="went back"}': "0x20 1x20"},
         {'bridge_log_changes_total{topic="t",what="went back"}': "0x40"},
     ),
+    "DeadLettersHoldTheirKeys": (
+        {'bridge_dead_holds{topic="t",handler="h"}': "1x40"},
+        {'bridge_dead_holds{topic="t",handler="h"}': "0x40"},
+    ),
     "WhatIsParkedIsOverdue": (
         {'bridge_parked_late_seconds{topic="t",tier="t.retry.5m"}': "90x40"},
         {'bridge_parked_late_seconds{topic="t",tier="t.retry.5m"}': "90x40", 'bridge_halted{topic="t"}': "1x40"},

@@ -48,7 +48,7 @@ def test_what_is_behind_a_dead_letter_waits_through_restarts_and_goes_out_in_ord
         eventually(lambda: done(stack, topic, b"b") == [*b, other], 40)
         assert len(done(stack, topic, b"a")) == 1
         assert stack.committed(topic) == 1
-        eventually(lambda: any(" the order: " in each for each in json_of(stack, "status")["problems"]), 40)
+        eventually(lambda: any(" the order, since " in each for each in json_of(stack, "status")["problems"]), 40)
 
         mended.touch()
         if end is PlanKind.REPLAY:

@@ -1,18 +1,27 @@
 """With `after_dead="hold"` what is behind a dead delivery in its order runs in no step of its message's way."""
 
+import json
+import time
 from typing import Any
 
 import pytest
 
+from bridge.bridge_metrics import BridgeMetrics
 from bridge.formats.celery_header import HEADER, to_header
 from bridge.formats.delivery import Batch, Delivery, Message
-from bridge.ledger import Fate
+from bridge.handler_routes import Handler, Routes
+from bridge.jobs.bridge_announcement import BridgeAnnouncement
+from bridge.ledger import Fate, Ledger
+from bridge.ledger.group_members import read_announcement
+from bridge.partitions.partition import Partition
+from bridge.settings import TopicSettings
 from tasks import app
 from tasks.errors import TopicHalted
 from tasks.execution import dead_letter_writer
 from tasks.execution.dead_letter_writer import bury
 from tasks.execution.halt_gate import HaltGuard
 from tests.unit.test_batch_run import World, ran
+from tests.unit.test_partition import records
 
 KEYS = (b"b", b"b", b"a")
 
@@ -70,3 +79,31 @@ def test_it_is_sent_on_behind_the_dead_one_if_another_of_its_message_is_buried(w
     assert [letter for letter, _ in world.letters] == [2]
     (rest,) = world.batches
     assert behind(rest) == {1: 0}
+
+
+def test_a_bridge_tells_which_dead_deliveries_hold_since_when_and_how_many_wait_and_shows_it() -> None:
+    chosen = TopicSettings(commit="completion", order="key", after_dead="hold")
+    held = Partition("orders", 3, 0, [Handler("h", ("orders",), "q", 1, 0.0)], chosen, "id")
+    held.receive([*records(0, 1, key=b"b"), *records(2, key=b"a"), *records(3, key=b"b")], {"h": bytes(4)})
+    held.take()
+    metrics = BridgeMetrics()
+    made = BridgeAnnouncement(Ledger("redis://localhost:1/0", "a-cluster", "shop"), "tasks", Routes({}), metrics)
+    made.leave()
+    made.update_state([], [held], busy=[held])
+    assert made._state["dead_holds"] == []
+    held.settle("h", [0], Fate.DEAD)
+    for _ in range(2):
+        made.update_state([], [held], busy=[held])
+    told = read_announcement(json.dumps(made._state), "bridges")
+    assert told is not None
+    (hold,) = told["dead_holds"]
+    assert time.time() - hold.pop("since") < 5
+    assert hold == {"topic": "orders", "partition": 3, "handler": "h", "offset": 0, "dead": 1, "behind": 2}
+    shown = [
+        metrics.registry.get_sample_value(name, {"topic": "orders", "handler": "h"})
+        for name in ("bridge_dead_holds", "bridge_dead_holds_waiting")
+    ]
+    assert shown == [1, 2]
+    held.settle("h", [0], Fate.DISCARDED)
+    made.update_state([], [held], busy=[held])
+    assert metrics.registry.get_sample_value("bridge_dead_holds", {"topic": "orders", "handler": "h"}) is None

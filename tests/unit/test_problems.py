@@ -61,7 +61,15 @@ def bridge(**more: Any) -> dict[str, Any]:
 #: A key that most deliveries of a partition have.
 HOT = {"topic": "orders", "partition": 0, "handler": "h", "offset": 90, "count": 812, "seconds": 120.0}
 #: Dead deliveries that hold those behind them.
-DEAD_HOLD = {"topic": "orders", "partition": 0, "handler": "h", "offset": 90, "dead": 2, "behind": 9}
+DEAD_HOLD = {
+    "topic": "orders",
+    "partition": 0,
+    "handler": "h",
+    "offset": 90,
+    "dead": 2,
+    "behind": 9,
+    "since": NOW - 120,
+}
 #: A transaction that holds back a partition.
 HELD_BACK = {"topic": "orders", "partition": 0, "offset": 90, "count": 812, "since": NOW - 120}
 #: A partition of which less is read than is written.
@@ -180,7 +188,11 @@ def test_what_is_not_known_is_no_problem():
         (
             # No hot key: it waits for its dead letter.
             {"bridges": {"a:1": bridge(dead_holds=[DEAD_HOLD, {**DEAD_HOLD, "partition": 1}], hot_keys=[HOT])}},
-            ["4 dead deliveries of 'h' on 'orders' hold the order: 18 deliveries that are read wait", "orders-0-90"],
+            [
+                "4 dead deliveries of 'h' on 'orders' hold the order, since",
+                "18 deliveries that are read",
+                "orders-0-90",
+            ],
         ),
         (
             {"bridges": {"a:1": bridge(hot_keys=[HOT])}},
@@ -720,7 +732,6 @@ UNDATED = {
     "find_unnamed_dependencies": "the broker has no time of a message that a gate keeps",
     "find_unfit_topics": "Kafka has no time of a topic's settings",
     "find_unsynced_replicas": "Kafka has no time of a replica's state",
-    "find_dead_holds": "the ledger has no time of a delivery's end",
     "find_drained_tiers": "no code says when a handler stopped to use a topic",
     "describe_foreign_member": "Kafka has no time of a member's subscription",
     "find_stale_policies": "no code says when a handler stopped to take an option",

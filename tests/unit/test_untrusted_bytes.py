@@ -196,7 +196,7 @@ _MEMBER = {
     "unmade_since": [5.5],
     "waiting": [{**_PLACE, "offset": 5, "seconds": 1.5}],
     "hot_keys": [{**_PLACE, "offset": 5, "count": 200, "seconds": 90.5}],
-    "dead_holds": [{**_PLACE, "offset": 5, "dead": 2, "behind": 90}],
+    "dead_holds": [{**_PLACE, "offset": 5, "dead": 2, "behind": 90, "since": 5.5}],
     "batches": {"orders.handlers.charge": {"size": 5, "why": "w"}},
     "behind": [{"topic": "orders", "partition": 3, "count": 5, "since": 5.5}],
     "unaccounted": [{**_PLACE, "count": 5, "since": 5.5}],
