@@ -16,7 +16,7 @@ from bridge.operator_actions.handler_policy import read_policy_history as histor
 from bridge.operator_actions.topic_halt import halt_topics, resume_topics
 
 HaltedHandlerOption = Annotated[
-    str, typer.Option("--handler", help="Only this handler; the other handlers of the topics go on.")
+    str | None, typer.Option("--handler", help="Only this handler; the other handlers of the topics go on.")
 ]
 HaltedKeyOption = Annotated[
     str | None, typer.Option("--key", help="Only records with this key, of that handler; all other records go on.")
@@ -27,7 +27,7 @@ def halt(
     context: typer.Context,
     topics: Annotated[list[str], typer.Argument(help="Source topics.")],
     why: NeededWhyOption,
-    handler: HaltedHandlerOption = "",
+    handler: HaltedHandlerOption = None,
     key: HaltedKeyOption = None,
     by: ByOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the state of each topic or handler as JSON.")] = False,
@@ -38,7 +38,7 @@ def halt(
 
     Example: bridge halt orders --handler orders.handlers.charge --key 4711 --why "the bank books it twice"
     """
-    _require_handler_for_key(handler, key)
+    _check_scope(handler, key)
     app, chosen, routes = load_app(context.obj)
     if handler:
         _decide_halt(lambda: halt_handlers(app, chosen, routes, make_scopes(topics, handler, key), why, by), as_json)
@@ -50,7 +50,7 @@ def resume(
     context: typer.Context,
     topics: Annotated[list[str] | None, typer.Argument(help="Topics that are halted.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every topic, handler and key that is halted.")] = False,
-    handler: HaltedHandlerOption = "",
+    handler: HaltedHandlerOption = None,
     key: HaltedKeyOption = None,
     why: WhyOption = "",
     by: ByOption = "",
@@ -62,7 +62,7 @@ def resume(
 
     Example: bridge resume orders --why "the bank answers again"
     """
-    _require_handler_for_key(handler, key)
+    _check_scope(handler, key)
     app, chosen, routes = load_app(context.obj)
     if bool(topics) == every or (every and handler):
         fail("name the topics to resume, or add --all.", FAULTS)
@@ -80,7 +80,12 @@ def resume(
         _decide_halt(lambda: resume_topics(app, chosen, routes, topics, why, by), as_json)
 
 
-def _require_handler_for_key(handler: str, key: str | None) -> None:
+def _check_scope(handler: str | None, key: str | None) -> None:
+    if handler == "":
+        # A variable of a script may be empty: that is not to halt or resume the whole topic.
+        fail(
+            "--handler is empty: nothing was decided. Name a handler, or leave --handler out for whole topics.", FAULTS
+        )
     if key is not None and not handler:
         fail("--key is one key of a handler: name the handler too, with --handler.", FAULTS)
 

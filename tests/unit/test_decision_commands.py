@@ -68,6 +68,10 @@ def test_a_handler_and_its_key_are_halted_and_resumed_by_the_same_arguments(monk
         ended = CliRunner().invoke(cli, command)
         assert ended.exit_code == 1
         assert "name the handler too, with --handler" in ended.output
+    for command in (["halt", "orders", "--handler", "", "--why", "x"], ["resume", "orders", "--handler", ""]):
+        ended = CliRunner().invoke(cli, command)
+        assert ended.exit_code == 1
+        assert "--handler is empty: nothing was decided" in " ".join(ended.output.split())
 
 
 def test_all_resumes_topics_handlers_and_keys(monkeypatch: pytest.MonkeyPatch):
