@@ -73,10 +73,11 @@ class LaterDeliveries:
 
     def put_off(self, delivery: Delivery, wait: DeliveryWait) -> None:
         """Add a delivery that runs after a wait, and after the dead one that holds it."""
-        if self._behind and not self._is_free(delivery) and delivery.after is None:
-            before = self._behind.get(self._lane(delivery), delivery.message.offset)
-            if before < delivery.message.offset:
-                delivery = replace(delivery, after=before)
+        if self._behind and not self._is_free(delivery):
+            # One that it waited for before may have ended since, and the one behind that be dead now.
+            after = -1 if delivery.after is None else delivery.after
+            if after < self._behind.get(self._lane(delivery), -1) < delivery.message.offset:
+                delivery = replace(delivery, after=self._behind[self._lane(delivery)])
         self._put_off.setdefault(wait, []).append(delivery)
 
     def hold_behind(self, delivery: Delivery, wait: DeliveryWait) -> None:

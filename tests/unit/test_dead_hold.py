@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from bridge.ledger.group_members import read_announcement
 from bridge.partitions.partition import Partition
 from bridge.settings import TopicSettings
 from tasks import app
-from tasks.errors import TopicHalted
+from tasks.errors import DeadLettered, TopicHalted
 from tasks.execution import dead_letter_writer
 from tasks.execution.dead_letter_writer import bury
 from tasks.execution.halt_gate import HaltGuard
@@ -56,6 +57,21 @@ def test_it_stays_behind_the_dead_one_if_the_run_breaks_off(world: World, monkey
     monkeypatch.setattr(HaltGuard, "check", check)
     left = world.comes_back_from(keyed(101, 2, 3))
     assert behind(left) == {1: 0, 2: None}
+
+
+def test_each_that_dies_once_the_one_before_it_has_ended_holds_the_rest(world: World) -> None:
+    """The first dies, is replayed and done; the second runs and dies."""
+    first = keyed(101, 102, 3)
+    batch = first.holding(
+        replace(delivery, message=replace(delivery.message, key=b"b")) for delivery in first.deliveries
+    )
+    for number, left in ((0, [1, 2]), (1, [2])):
+        with pytest.raises(DeadLettered):
+            world.run_batch(batch)
+        assert [value for value, _ in world.letters] == [*range(number + 1)]
+        batch = world.batches.pop()
+        assert behind(batch) == dict.fromkeys(left, number)
+        world.book.fates[number] = Fate.DONE
 
 
 def test_it_does_not_run_either_once_the_ledger_takes_the_mark_that_travelled(world: World) -> None:

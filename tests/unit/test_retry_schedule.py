@@ -1,5 +1,7 @@
 """What of a batch runs later: together where it is due together, and nothing before what its order holds back."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,6 +77,15 @@ def test_what_is_parked_together_knows_behind_which_it_stays(put_off, order):
         assert each.after == (None if free else lanes.get(key))
         lanes[key] = each.message.offset
     assert list(later.take()) == []
+
+
+def test_what_waited_for_a_dead_one_that_ended_waits_for_the_next_that_dies():
+    later = LaterDeliveries("key")
+    later.hold_behind(delivery(2, b"a"), DeliveryWait(1.0))
+    for waiting in (replace(delivery(3, b"a"), after=1), replace(delivery(9, b"a"), after=8)):
+        later.put_off(waiting, DeliveryWait(1.0))
+    ((_, put_off),) = later.take()
+    assert [each.after for each in put_off] == [2, 8]
 
 
 def test_what_waits_in_celery_is_not_parked():
