@@ -98,7 +98,7 @@ class PollLoop:
 
     def _follow_topics(self) -> None:
         """Take in Kafka's answers, and start or read again the partitions that can."""
-        self._kafka.take_answers(self._assignment)
+        self._kafka.take_answers(self._assignment, self.parts.suspended.by_halt)
         self._subscription.refresh()
         recreated = [place for place in self._kafka.find_recreated(self._assignment.logs) if place in self._assignment]
         self._reads.restart(self.consumer, recreated)
@@ -231,7 +231,7 @@ class PollLoop:
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if self._commits.take_answer(error, partitions):
             self._kafka.note_answer()
-            self._kafka.show_lag(self._assignment)
+            self._kafka.show_lag(self._assignment, self.parts.suspended.by_halt)
 
     def _on_error(self, error: KafkaError) -> None:
         if self._kafka.note_error(error):

@@ -24,6 +24,18 @@ class HaltedHandlers(NamedTuple):
     halted: frozenset[TopicHandler] = frozenset()
     full: frozenset[TopicHandler] = frozenset()
 
+    def find_halted(self, topic: str) -> frozenset[str]:
+        """Return the handlers that are halted on a source topic."""
+        return _find_on_topic(self.halted, topic)
+
+    def find_full(self, topic: str) -> frozenset[str]:
+        """Return the handlers of a source topic for which as much waits as may."""
+        return _find_on_topic(self.full, topic)
+
+
+def _find_on_topic(handlers: Iterable[TopicHandler], topic: str) -> frozenset[str]:
+    return frozenset(name for of, name in handlers if of == topic) if handlers else NO_HANDLERS
+
 
 NONE_HALTED = HaltedHandlers()
 
@@ -50,23 +62,19 @@ class SuspendedHandlers(NamedTuple):
         down = self.find_down(topic)
         if names <= down:
             return down & names
-        return (self.full | self._on_topic(self.by_halt.full, topic)) & names
+        return (self.full | self.by_halt.find_full(topic)) & names
 
     def find_down(self, topic: str) -> frozenset[str]:
         """Return the handlers that may not run on a source topic."""
-        return self.down | self._on_topic(self.by_halt.halted, topic)
+        return self.down | self.by_halt.find_halted(topic)
 
     def find_parked(self, topic: str) -> frozenset[str]:
         """Return the handlers of which no retry or replay record of a source topic is handed off."""
-        return self.parked | self._on_topic(self.by_halt.halted, topic)
+        return self.parked | self.by_halt.find_halted(topic)
 
     def is_halted(self, handler: str, topic: str) -> bool:
         """Return whether a handler is suspended on a topic because it, or one of its keys, is halted there."""
         return (topic, handler) in self.by_halt.halted or (topic, handler) in self.by_halt.full
-
-    @staticmethod
-    def _on_topic(halted: Iterable[TopicHandler], topic: str) -> frozenset[str]:
-        return frozenset(name for of, name in halted if of == topic) if halted else NO_HANDLERS
 
 
 def find_halted_handlers(held: Mapping[HaltScope, AsideSize | None], most: AsideSize) -> HaltedHandlers:

@@ -279,8 +279,7 @@ def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
     grouped: dict[str, list[tuple[str, int, float]]] = {}
     for state in (facts.bridges or {}).values():
         for lag in state.get("behind", ()):
-            halted = {*facts.halts, *facts.topics_of_halted_handlers}
-            if lag["topic"] in halted or (lag["topic"], lag["partition"]) in facts.held_back_places:
+            if lag["topic"] in facts.halts or (lag["topic"], lag["partition"]) in facts.held_back_places:
                 continue
             place = f"{lag['topic']}-{lag['partition']}"
             if facts.now - state.get("paused_since", {}).get(place, facts.now) < PAUSED_LONG:

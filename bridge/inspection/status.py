@@ -90,7 +90,7 @@ def _tier_facts(
         ours.delay,
         seen.use,
         sum(each.lag for each in there) + handed,
-        {partition: each.first_due for partition, each in looks.items() if each.first_due is not None},
+        {partition: each.dues for partition, each in looks.items() if each.dues},
         {each.partition: each.lag for each in there if each.lag},
         tuple(seen.problems) if reported else (),
         seen.refused,
@@ -109,14 +109,14 @@ class PartitionSample:
         count: the number of records in the sample.
         more: whether the partition has more.
         open: the offsets that are not handed off.
-        first_due: when (Unix time) the first of these is due; later records are due later.
+        dues: by handler, when (Unix time) the first of these is due; later records are due later.
         held: the contents of these records.
     """
 
     count: int
     more: bool
     open: Set[int]
-    first_due: float | None = None
+    dues: dict[str, float] = field(default_factory=dict)
     held: list[RetryRecord] = field(default_factory=list)
 
     def see(self, record: Record, group: str) -> None:
@@ -125,9 +125,8 @@ class PartitionSample:
         if held is None or held.group != group:
             return
         self.held.append(held)
-        if self.first_due is None:
-            # A replay is due at once.
-            self.first_due = (held.due or record.timestamp()[1]) / 1000
+        # A replay is due at once.
+        self.dues.setdefault(held.delivery.handler, (held.due or record.timestamp()[1]) / 1000)
 
 
 def find_failed_waits(held: Iterable[RetryRecord], more: bool) -> list[WaitingFailures]:

@@ -121,11 +121,8 @@ def find_overdue_tiers(facts: GroupFacts) -> Iterator[Problem]:
     assigned = {place for state in facts.bridges.values() for place in state["assigned"]}
     young = any(facts.now - state.get("started", 0.0) < YOUNG for state in facts.bridges.values())
     for tier in facts.tiers:
-        if tier.source in facts.topics_of_halted_handlers:
-            # A record there may be of the halted handler.
-            continue
         grouped: dict[str, list[tuple[float, Place]]] = {}
-        for number, due in tier.first_due.items():
+        for number, due in tier.find_first_due(facts.find_halted_handlers(tier.source)).items():
             shown = f"{tier.topic}-{number}"
             why = paused.get(shown, "" if shown in assigned else "no bridge has it")
             if facts.now - due < OVERDUE or why == PauseReason.HALTED or (young and why == "no bridge has it"):

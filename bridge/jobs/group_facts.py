@@ -1,7 +1,7 @@
 """The facts of a group: its bridges, workers, queues, topics and servers; and the formats of times and counts."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -81,7 +81,7 @@ class TopicFacts:
         kind, use: as `bridge topics` shows them.
         delay: seconds that its records wait there.
         records: unsettled records, those that are handed off and committed included.
-        first_due: by partition, when (Unix time) the first record that is not handed off is due.
+        dues: by partition and handler, when (Unix time) the first record that is not handed off is due.
         lag: by partition, how many records are not committed yet.
         problems: problems of the topic, a sentence each.
         refused: whether no bridge starts with the topic as it is.
@@ -95,12 +95,29 @@ class TopicFacts:
     delay: int | None
     use: str
     records: int = 0
-    first_due: Mapping[int, float] = field(default_factory=dict)
+    dues: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     lag: Mapping[int, int] = field(default_factory=dict)
     problems: Sequence[str] = ()
     refused: bool = False
     failed: Sequence[WaitingFailures] = ()
     replicas: ReplicaState = IN_SYNC
+
+    @property
+    def first_due(self) -> dict[int, float]:
+        """Return by partition when (Unix time) the first record that is not handed off is due."""
+        return self.find_first_due()
+
+    def find_first_due(self, without: Collection[str] = frozenset()) -> dict[int, float]:
+        """Return by partition when (Unix time) the first record that is not handed off is due.
+
+        Parameters:
+            without: the handlers whose records are left out.
+        """
+        dues = {
+            partition: [due for handler, due in by_handler.items() if handler not in without]
+            for partition, by_handler in self.dues.items()
+        }
+        return {partition: min(some) for partition, some in dues.items() if some}
 
     @property
     def waits(self) -> bool:
@@ -225,10 +242,10 @@ class GroupFacts:
         """Return how many records of retry and replay topics wait in Kafka; of one source, or of all."""
         return sum(sum(tier.lag.values()) for tier in self.tiers if tier.waits and source in (None, tier.source))
 
-    @property
-    def topics_of_halted_handlers(self) -> set[str]:
-        """Return the topics on which a whole handler is halted."""
-        return {each.scope.topic for each in self.handler_halts if each.scope.key is None}
+    def find_halted_handlers(self, topic: str) -> set[str]:
+        """Return the handlers that are halted as a whole on a topic."""
+        scopes = (each.scope for each in self.handler_halts)
+        return {scope.handler for scope in scopes if scope.topic == topic and scope.key is None}
 
     @property
     def held_back(self) -> set[str]:

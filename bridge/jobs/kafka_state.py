@@ -9,6 +9,7 @@ from typing import Final
 from celery import Celery
 
 from bridge.bridge_metrics import BridgeMetrics
+from bridge.dispatch.suspended_handlers import NONE_HALTED, HaltedHandlers
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.formats.group_decision import PolicyData
@@ -120,8 +121,12 @@ class KafkaState:
             self.ends.pop(place, None)
             self.ripe.pop(place, None)
 
-    def take_answers(self, assignment: Assignment) -> None:
-        """Take in Kafka's answers, if there are any."""
+    def take_answers(self, assignment: Assignment, by_halt: HaltedHandlers = NONE_HALTED) -> None:
+        """Take in Kafka's answers, if there are any.
+
+        Parameters:
+            by_halt: the handlers that are halted on one topic.
+        """
         listed = self._catalog.hear_topics()
         # A bridge without partitions asks for no ends: the list of topics tells whether Kafka answers.
         if not any(True for _ in assignment):
@@ -132,7 +137,7 @@ class KafkaState:
         self._hear_ripe(assignment)
         self._hear_letters()
         if self._unshown and time.monotonic() - self._shown_at >= SHOW_EVERY:
-            self.show_lag(assignment)
+            self.show_lag(assignment, by_halt)
         try:
             ends = self._catalog.ends()
         except KafkaUnavailable as error:
@@ -142,7 +147,7 @@ class KafkaState:
             return
         self.note_answer()
         self.ends.update({place: end for place, end in ends.items() if place in assignment})
-        self.show_lag(assignment)
+        self.show_lag(assignment, by_halt)
 
     def _hear_ripe(self, assignment: Assignment) -> None:
         for place, offset in (self._due.take_answer() or {}).items():
@@ -159,8 +164,13 @@ class KafkaState:
                 minute = self._minutes.setdefault(source, MinuteGrowth())
                 self.dying[source] = minute.measure_growth(time.monotonic(), sum(told[place] for place in places))
 
-    def show_lag(self, assignment: Assignment) -> None:
-        """Show the consumer lag; of a partition without a commit, all that Kafka has."""
+    def show_lag(self, assignment: Assignment, by_halt: HaltedHandlers = NONE_HALTED) -> None:
+        """Show the consumer lag; of a partition without a commit, all that Kafka has.
+
+        Parameters:
+            by_halt: the handlers that are halted on one topic: their records wait for `bridge resume`, and are not
+                late.
+        """
         self._unshown, self._shown_at = False, time.monotonic()
         parked: dict[tuple[str, str], int] = {}
         by_source: dict[str, int] = {}
@@ -182,7 +192,7 @@ class KafkaState:
         late = dict.fromkeys(((partition.source, partition.topic) for partition in assignment.parked), 0.0)
         for partition in assignment.busy_parked:
             labels = (partition.source, partition.topic)
-            late[labels] = max(late[labels], partition.late)
+            late[labels] = max(late[labels], partition.measure_late(by_halt.find_halted(partition.source)))
         self._metrics.show_parked_late(late)
 
     def note_error(self, error: KafkaError) -> bool:

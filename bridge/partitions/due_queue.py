@@ -3,7 +3,7 @@
 retry_read_ahead.py decides when a record in memory is due, due_time_limit.py which due time counts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -78,10 +78,10 @@ class DueQueue:
             found[owner.handler] = found.get(owner.handler, 0) + len(records)
         return found
 
-    @property
-    def since(self) -> float | None:
-        """Return when (Unix time) the first of them was due; `None` if none is."""
-        due = min((held.parked.due for records in self._by_owner.values() for held in records.values()), default=None)
+    def find_first_due(self, without: Collection[str] = frozenset()) -> float | None:
+        """Return when (Unix time) the first of them was due, those of some handlers left out; `None` if none is."""
+        queues = (records for owner, records in self._by_owner.items() if owner.handler not in without)
+        due = min((held.parked.due for records in queues for held in records.values()), default=None)
         return None if due is None else due / 1000
 
     def take(self, portions: Portions) -> list[tuple[DeliveryGroup, list[HeldRecord]]]:

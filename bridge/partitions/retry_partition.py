@@ -216,11 +216,10 @@ class RetryPartition(Partition):
         """Return when the next held record is due, by Redis's clock."""
         return self._read_ahead.next
 
-    @property
-    def late(self) -> float:
-        """Return for how many seconds the first held record has been due."""
+    def measure_late(self, halted: Collection[str] = frozenset()) -> float:
+        """Return for how many seconds the first held record has been due that is of no halted handler."""
         self._ripen()
-        since = self._due_queue.since
+        since = self._due_queue.find_first_due(halted)
         return 0.0 if since is None else max(0.0, self._clock() - since)
 
     @property

@@ -217,8 +217,7 @@ RETRIES_OVERDUE: Final = ProblemRow(
         AlertRule(
             "WhatIsParkedIsOverdue",
             "max by (topic, tier) (bridge_parked_late_seconds) > 60"
-            " unless on (topic) max by (topic) (bridge_halted) > 0"
-            " unless on (topic) max by (topic) (bridge_handler_halted) > 0",
+            " unless on (topic) max by (topic) (bridge_halted) > 0",
             "{{ $labels.tier }}: due {{ $value }} s ago, and not handed off; see bridge status",
             "2m",
         ),

@@ -263,4 +263,9 @@ def test_an_idle_retry_partition_has_nothing_that_a_turn_of_the_loop_would_find(
         if partition.idle:
             seen = (partition.rewind, partition.next_due, partition.ripe, partition.watched, partition.ready)
             assert seen == (None, None, False, False, {})
-            assert (partition.late, partition.pressure(), partition.rewind, partition.oldest()) == (0.0, None, None, [])
+            assert (partition.measure_late(), partition.pressure(), partition.rewind, partition.oldest()) == (
+                0.0,
+                None,
+                None,
+                [],
+            )

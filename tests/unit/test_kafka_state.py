@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from bridge.bridge_metrics import BridgeMetrics
+from bridge.dispatch.suspended_handlers import HaltedHandlers
 from bridge.jobs.kafka_state import LOGGED_FOR, KafkaState
 from bridge.jobs.open_transactions import TransactionWatch
 from bridge.kafka.clients import KafkaError
@@ -82,6 +83,28 @@ def test_what_is_parked_for_later_is_not_behind():
         for sample in family.samples
     }
     assert shown == {("bridge_lag_records", "orders"): 10, ("bridge_parked_records", "orders"): 20_000}
+
+
+def test_what_is_due_of_a_halted_handler_is_not_late_and_of_the_others_it_is():
+    catalog: Any = Catalog()
+    catalog.belonging = lambda topic: None
+    metrics = BridgeMetrics()
+    late_by_handler = {"h": 900.0, "g": 90.0}
+    retries = SimpleNamespace(
+        source="orders",
+        topic="orders.retry.5m",
+        measure_late=lambda halted: max(late_by_handler[name] for name in late_by_handler.keys() - halted),
+    )
+    assigned: Any = SimpleNamespace(low={}, parked=[retries], busy_parked=[retries])
+    late = []
+    for halted in (set(), {("orders", "h")}, {("mail", "h")}):
+        KafkaState(catalog, metrics).show_lag(assigned, HaltedHandlers(frozenset(halted)))
+        late.append(
+            metrics.registry.get_sample_value(
+                "bridge_parked_late_seconds", {"topic": "orders", "tier": "orders.retry.5m"}
+            )
+        )
+    assert late == [900.0, 90.0, 900.0]
 
 
 def test_kafka_is_not_asked_about_quiet_partitions_but_about_one_if_there_are_no_others():

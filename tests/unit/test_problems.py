@@ -2,9 +2,10 @@
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -76,8 +77,9 @@ HELD_BACK = {"topic": "orders", "partition": 0, "offset": 90, "count": 812, "sin
 BEHIND = {"topic": "orders", "partition": 0, "count": 12_345, "since": NOW - 420}
 
 
-def tier(**more: Any) -> TopicFacts:
-    return TopicFacts("orders.retry.5m", "retry", "orders", 300, **{"use": "needed", **more})
+def tier(first_due: Mapping[int, float] = MappingProxyType({}), **more: Any) -> TopicFacts:
+    dues = {partition: {CHARGE.name: due} for partition, due in first_due.items()}
+    return TopicFacts("orders.retry.5m", "retry", "orders", 300, **{"use": "needed", "dues": dues, **more})
 
 
 RETRIED = {"bridges": {"a:1": bridge(assigned=["orders-0", "orders-1", "orders.retry.5m-0", "orders.retry.5m-1"])}}
@@ -589,12 +591,36 @@ def test_a_halted_handler_or_key_is_told_with_what_waits_and_the_command_that_en
     assert "oldest delivery" in mail
 
 
-def test_what_is_due_in_a_retry_topic_is_not_overdue_while_a_handler_of_its_topic_is_halted():
+@pytest.mark.parametrize(
+    ("scope", "overdue"),
+    [
+        (HaltScope("orders", CHARGE.name), ""),
+        (HaltScope("orders", CHARGE.name, "4711"), "11:58:05 UTC (2 min)"),
+        (HaltScope("orders", "h"), "11:58:05 UTC (2 min)"),
+        (HaltScope("mail", CHARGE.name), "11:58:05 UTC (2 min)"),
+    ],
+)
+def test_what_is_due_of_a_halted_handler_is_not_overdue_and_of_the_others_it_is(scope: HaltScope, overdue: str):
     due: dict[str, Any] = {"tiers": [tier(lag={0: 7}, first_due={0: NOW - 120})], **RETRIED}
-    for key, overdue in ((None, 0), ("4711", 1)):
-        halted = HandlerHalt(HaltScope("orders", CHARGE.name, key), HALT)
-        found = list_problems(replace(WELL, handler_halts=[halted], **due))
-        assert sum("overdue" in each for each in found) == overdue
+    found = list_problems(replace(WELL, handler_halts=[HandlerHalt(scope, HALT)], **due))
+    assert [overdue in each for each in found if "overdue" in each] == ([True] if overdue else [])
+
+
+def test_what_is_overdue_behind_records_of_a_halted_handler_is_told_since_it_was_due():
+    dues = {0: {"h": NOW - 900, CHARGE.name: NOW - 120}}
+    due: dict[str, Any] = {"tiers": [tier(dues=dues, lag={0: 7})], **RETRIED}
+    found = list_problems(replace(WELL, handler_halts=[HandlerHalt(HaltScope("orders", "h"), HALT)], **due))
+    assert ["(2 min)" in each for each in found if "overdue" in each] == [True]
+
+
+@pytest.mark.parametrize(
+    ("paused", "told"),
+    [({}, 1), ({"paused": {"orders-0": PauseReason.SOME_HALTED}, "paused_since": {"orders-0": NOW - 120}}, 0)],
+)
+def test_the_lag_of_the_other_handlers_is_told_while_one_is_halted(paused: dict[str, Any], told: int):
+    halted = HandlerHalt(HaltScope("orders", "h"), HALT)
+    known = replace(WELL, handler_halts=[halted], bridges={"a:1": bridge(behind=[BEHIND], **paused)})
+    assert sum("Consumer lag grows" in each for each in list_problems(known)) == told
 
 
 @pytest.mark.parametrize("state", ["open", "probing", "ramping"])

@@ -214,11 +214,12 @@ def test_what_waits_longer_than_the_longest_topic_is_reckoned_by_the_same_wrong_
 def test_how_late_it_is_counts_from_the_first_that_is_due_until_it_is_handed_off() -> None:
     world = World()
     world.receive(record(0, 1_004), record(1, 1_001))
-    assert world.partition.late == 0.0
+    assert world.partition.measure_late() == 0.0
     world.now = 1_010.0
-    assert world.partition.late == 9.0
+    assert world.partition.measure_late() == 9.0
+    assert world.partition.measure_late({CHARGE}) == 0.0
     world.take()
-    assert world.partition.late == 0.0
+    assert world.partition.measure_late() == 0.0
 
 
 @pytest.mark.slow

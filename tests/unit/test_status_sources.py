@@ -3,8 +3,10 @@
 import pytest
 
 from bridge.errors import HandoffFailed, KafkaUnavailable
+from bridge.inspection.status import PartitionSample
 from bridge.inspection.status_sources import StatusSources
 from bridge.jobs.group_facts import GroupFacts, RedisMemory
+from tests.unit.test_retry_partition import CHARGE, record
 
 
 def test_a_broker_that_does_not_answer_is_said_with_what_mends_it():
@@ -51,3 +53,10 @@ def test_a_kafka_that_does_not_answer_is_said_with_its_address():
     asked.ask(question)
     (sentence,) = asked.silent
     assert "KAFKA_BOOTSTRAP_SERVERS (kafka-1:9092,kafka-2:9092)" in sentence
+
+
+def test_a_sample_of_a_retry_topic_tells_since_when_each_handlers_records_are_due():
+    sample = PartitionSample(4, False, {1, 2, 3})
+    for each in (record(0, 900.0), record(1, 1_000.0), record(2, 1_010.0), record(3, 1_020.0, "shop.mail")):
+        sample.see(each, "bridge")
+    assert sample.dues == {CHARGE: 1_000.0, "shop.mail": 1_020.0}
