@@ -344,10 +344,13 @@ class OrderedQueue:
                 lane.returned.append(offset)
                 self._rest(lane)
 
-    def count_behind(self, offset: int) -> int:
-        """Return how many messages wait behind one in its order."""
-        lane = self._lane_of.get(offset)
-        return 0 if lane is None else sum(each > offset for each in lane.waiting)
+    def count_behind(self, offsets: Iterable[int]) -> int:
+        """Return how many messages wait behind some of these in their order, each counted once."""
+        first: dict[_Lane, int] = {}
+        for offset in offsets:
+            if (lane := self._lane_of.get(offset)) is not None:
+                first[lane] = min(offset, first.get(lane, offset))
+        return sum(sum(each > offset for each in lane.waiting) for lane, offset in first.items())
 
     def _add_some(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes]

@@ -38,7 +38,7 @@ class DeadHold(NamedTuple):
     Attributes:
         offset: the lowest of them.
         dead: how many they are.
-        behind: deliveries that were read and wait behind the first of them (`MOST_DEAD`).
+        behind: deliveries that were read and wait behind the first of them (`MOST_DEAD`), each counted once.
     """
 
     topic: str
@@ -249,7 +249,7 @@ class Partition:
         for name in self.accounts:
             queue, offsets = self._queue_of[name], self.offsets.find(name, Fate.DEAD, MOST_DEAD)
             if offsets and isinstance(queue, OrderedQueue):
-                behind = sum(map(queue.count_behind, offsets))
+                behind = queue.count_behind(offsets)
                 dead = self.offsets.count(name, Fate.DEAD)
                 found.append(DeadHold(self.topic, self.number, name, offsets[0], dead, behind))
         return found

@@ -1,5 +1,8 @@
 """What may be handed out now."""
 
+from collections import deque
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -277,7 +280,7 @@ def test_a_dead_message_that_holds_keeps_those_behind_it_until_it_is_done_or_dis
         assert sorted(group.offsets for group in lanes.take()) == [[0], [2]]
         lanes.settle("h", [0, 2], Fate.DEAD)
         assert lanes.take() == []
-        assert (lanes.count_behind(0), lanes.count_behind(2)) == (1, 0)
+        assert (lanes.count_behind([0, 2]), lanes.count_behind([2])) == (1, 0)
         # A bridge that starts anew reads the fate from the ledger.
         anew = make_delivery_queue("key", ["h"], [1], holds_dead=True)
         anew.add([0, 1, 2], [b"a", b"a", b"b"], [bytes([Fate.DEAD, Fate.OPEN, Fate.DONE])])
@@ -285,6 +288,30 @@ def test_a_dead_message_that_holds_keeps_those_behind_it_until_it_is_done_or_dis
         for each in (lanes, anew):
             each.settle("h", [0], end)
             assert each.take() == [DeliveryGroup("h", [1])]
+
+
+class CountedDeque(deque[int]):
+    """A deque that counts how many of its items were looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for each in super().__iter__():
+            self.looked_at += 1
+            yield each
+
+
+def test_what_waits_behind_several_dead_messages_of_a_key_counts_once_and_is_not_looked_at_for_each() -> None:
+    lanes = make_delivery_queue("key", ["h"], [1], holds_dead=True)
+    assert isinstance(lanes, OrderedQueue)
+    fates = [Fate.OPEN, *[Fate.DEAD] * 100, *[Fate.OPEN] * 500, Fate.DEAD, Fate.OPEN]
+    offsets = range(len(fates))
+    lanes.add(offsets, [b"a"] * 601 + [b"b"] * 2, [bytes(fates)])
+    waiting = lanes._lane_of[0].waiting = CountedDeque(lanes._lane_of[0].waiting)
+    waiting.looked_at = 0
+    dead = [offset for offset in offsets if fates[offset] is Fate.DEAD]
+    assert lanes.count_behind(dead) == 500 + 1
+    assert waiting.looked_at <= len(fates)
 
 
 def test_the_commit_does_not_pass_a_dead_delivery_that_holds() -> None:
