@@ -91,6 +91,10 @@ class MemoryLedger:
         for key in [key for key in self._fates if key[0] == account and key[1] // PAGE == page]:
             del self._fates[key]
 
+    def find_expired(self, account: Account, offsets: Sequence[int]) -> set[int]:
+        below = max(self._joined.get(account, 0), self._reached.get(account, 0))
+        return {offset for offset in offsets if offset < below and not self._there(account, offset // PAGE)}
+
     def forget(self, account: Account, first: int, last: int) -> None:
         for offset in range(first, last + 1):
             if (account, offset) in self._fates:

@@ -13,7 +13,15 @@ from bridge.errors import LedgerUnavailable
 from bridge.ledger import fate_rules, ledger_scripts
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
-from bridge.ledger.ledger_layout import PAGE, Account, LedgerKeys, choose_fates, find_stretches, split_by_page
+from bridge.ledger.ledger_layout import (
+    PAGE,
+    Account,
+    LedgerKeys,
+    choose_fates,
+    find_stretches,
+    ledger_key,
+    split_by_page,
+)
 from bridge.ledger.ledger_scripts import Mark, NameMark, Push, WriteCall, WriteResult
 from bridge.ledger.redis_connection import RedisConnection
 from bridge.settings import Settings
@@ -209,6 +217,21 @@ class Ledger:
         for (account, offsets), each in zip(questions, found, strict=True):
             self._check(account, offsets, each)
         return found
+
+    def find_expired(self, account: Account, offsets: Sequence[int]) -> set[int]:
+        """Return those of these offsets whose page is gone and that were safe to commit: their fates have expired."""
+        if not offsets:
+            return set()
+        pages = sorted({offset // PAGE for offset in offsets})
+        with self.asking("read which fates have expired") as pipe:
+            for name in (self._keys.joined, self._keys.reached):
+                pipe.hget(name, ledger_key(*account))
+            for page in pages:
+                pipe.exists(self._keys.account(account, page))
+            joined, reached, *there = pipe.execute()
+        below = max(int(joined or 0), int(reached or 0))
+        gone = {page for page, exists in zip(pages, there, strict=True) if not exists}
+        return {offset for offset in offsets if offset < below and offset // PAGE in gone}
 
     def find(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> int | None:
         """Return the first offset from `first` to `last` with one of these fates; an offset without a page is open."""

@@ -194,7 +194,12 @@ class BatchFates:
             return set(offsets)
         final = FINAL_FATES - {Fate.DEAD} if self.holds_dead else FINAL_FATES
         found = self._ledger.fates_of([(account, offsets) for account in self.accounts])
-        return {offset for fates in found for offset, fate in zip(offsets, fates, strict=True) if Fate(fate) in final}
+        finished = {
+            offset for fates in found for offset, fate in zip(offsets, fates, strict=True) if Fate(fate) in final
+        }
+        # A delivery may wait for its halted handler longer than the ledger keeps the fate of the one before it.
+        still_open = [offset for offset, *fates in zip(offsets, *found, strict=True) if not any(fates)]
+        return finished.union(*(self._ledger.find_expired(account, still_open) for account in self.accounts))
 
     def find_holding(self, deliveries: Iterable[Delivery], left: Iterable[Delivery]) -> list[Delivery]:
         """Return the deliveries that have ended, and after which the next in their order must not run yet.

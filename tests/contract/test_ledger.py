@@ -186,6 +186,23 @@ def test_a_page_that_expired_and_is_written_again_calls_nothing_open_that_was_co
     assert kept.queued("celery") == [b"entry", b"again"]
 
 
+def test_what_was_committed_is_told_as_expired_once_its_page_is_gone(kept: Kept) -> None:
+    asked = [PAGE - 1, PAGE, 2 * PAGE + 2, 2 * PAGE + 3]
+    kept.accounts.join(CHARGE, 0)
+    kept.ledger.write([Mark(CHARGE, [PAGE - 1, PAGE], Fate.DONE)])
+    assert kept.ledger.find_expired(CHARGE, asked) == set()
+    kept.accounts.raise_reached({CHARGE: 2 * PAGE + 3})
+    assert kept.ledger.find_expired(CHARGE, asked) == {2 * PAGE + 2}
+    kept.expire(CHARGE, 0)
+    assert kept.ledger.find_expired(CHARGE, asked) == {PAGE - 1, 2 * PAGE + 2}
+    assert kept.ledger.find_expired(CHARGE, []) == set()
+    # In a ledger that was wiped the bridge begins where it had committed.
+    kept.clear()
+    assert kept.ledger.find_expired(CHARGE, asked) == set()
+    kept.accounts.join(CHARGE, PAGE)
+    assert kept.ledger.find_expired(CHARGE, asked) == {PAGE - 1}
+
+
 @pytest.mark.parametrize(("joined", "reached"), [(1, 2), (1, 3), (2, 3), (2, 4), (4, 4), (0, PAGE), (5, 3 * PAGE)])
 def test_a_page_written_again_knows_from_where_on_it_knows(kept: Kept, joined: int, reached: int) -> None:
     kept.accounts.join(CHARGE, joined)

@@ -9,6 +9,7 @@ import pytest
 from bridge.formats.delivery import Attempts, Batch, Delivery, Message, Via
 from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
 from bridge.ledger.fate_rules import follow_fate
+from bridge.ledger.ledger_layout import PAGE
 from tasks.execution.batch_fates import BatchFates
 from tests.memory_ledger import MemoryLedger
 
@@ -147,6 +148,20 @@ def test_what_comes_after_another_in_its_order_waits_until_that_has_ended() -> N
     ledger.write([Mark(ORIGIN, [offset], fate) for offset, fate in enumerate(named)])
     assert book(ledger, came((8, 9))).find_finished(range(7)) == {0, 1, 2, 3}
     assert book(ledger, came((8, 9)), ("old",)).find_finished(range(7)) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("holds_dead", [False, True])
+def test_what_waited_so_long_that_the_fate_of_the_one_before_it_has_expired_runs(holds_dead: bool) -> None:
+    """A halt may last longer than the ledger keeps a page; what is behind was held for ever."""
+    ledger = MemoryLedger()
+    ledger.write([Mark(ORIGIN, [PAGE - 1], Fate.DONE), Mark(ORIGIN, [PAGE + 2], Fate.HANDED)])
+    ledger.raise_reached({ORIGIN: PAGE + 1})
+    ledger.expire(ORIGIN, 0)
+    for names in ((), ("old",)):
+        worker = book(ledger, came((PAGE + 2, 9)), names)
+        worker.holds_dead = holds_dead
+        # Of the others one is not committed, and one is open although its page is there.
+        assert worker.find_finished([PAGE - 1, PAGE, PAGE + 1]) == {PAGE - 1}
 
 
 @pytest.mark.parametrize("fate", Fate)
