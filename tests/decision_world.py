@@ -14,7 +14,8 @@ from bridge.formats.group_decision import (
     append_decision,
     halt_key,
 )
-from bridge.jobs.decision_sync import DecisionPublisher, GroupDecisions, HaltGates
+from bridge.jobs.decision_sync import DecisionPublisher, GroupDecisions
+from bridge.jobs.halt_gates import HaltGates
 from bridge.kafka import control_topic
 from bridge.kafka.control_topic import PublishedDecisions
 from bridge.ledger import Ledger, decision_store, group_access

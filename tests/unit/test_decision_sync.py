@@ -17,7 +17,8 @@ from bridge.formats.group_decision import (
     make_decision_entry,
 )
 from bridge.formats.halt_scope import HaltScope
-from bridge.jobs.decision_sync import GroupDecisions, HaltGates
+from bridge.jobs.decision_sync import GroupDecisions
+from bridge.jobs.halt_gates import HaltGates
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from lossless.transport.message_gates import AsideSize
 
