@@ -1,4 +1,4 @@
-"""The problems of Redis, halts, dependencies, bridges, lag, hot keys, and partitions that are paused or have no bridge
+"""The problems of halts, dependencies, bridges, lag, hot keys, and partitions that are paused or have no bridge
 (pure).
 """
 
@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from bridge.formats.pause_reasons import ADD_WORKERS, PauseReason, parse_pause_reason
 from bridge.formats.text_forms import format_count, format_share, inflect_verb
+from bridge.inspection.redis_problems import is_full_redis_obstacle, list_obstacles
 from bridge.jobs.group_facts import (
     DependencyDown,
     GroupFacts,
-    RedisMemory,
     format_known_since,
     format_record_count,
     format_since,
@@ -26,7 +26,6 @@ from bridge.problems.bridge_problem_rows import (
     DEPENDENCY_UNNAMED,
     HANDLER_HALTED,
     PARTITION_UNASSIGNED,
-    REDIS_MEMORY_OR_DISK,
     TOPIC_HALTED,
     TOPIC_NOT_CONSUMED,
 )
@@ -38,90 +37,6 @@ PAUSED_LONG: Final = 60.0
 UNASSIGNED_LONG: Final = 30.0
 #: Seconds for which most deliveries of a partition must have waited for one key.
 HOT_LONG: Final = 60.0
-#: The share of its memory from which a Redis is nearly full.
-NEARLY_FULL: Final = 0.9
-
-
-def find_memory_problems(facts: GroupFacts) -> Iterator[Problem]:
-    """Yield a problem for each Redis that is full, evicts keys, or does not write its data to disk."""
-    for redis in facts.memory:
-        yield from find_redis_problems(redis, facts)
-
-
-def find_redis_problems(redis: RedisMemory, facts: GroupFacts) -> Iterator[Problem]:
-    """Yield the problems of a Redis with its memory and its disk."""
-    now = facts.now
-    if redis.full:
-        yield _describe_full_redis(redis, facts)
-    elif redis.allowed and redis.used >= redis.allowed * NEARLY_FULL:
-        yield make_problem(
-            REDIS_MEMORY_OR_DISK,
-            "nearly full",
-            many=redis.used,
-            where=redis.where,
-            used=f"{redis.used:,}",
-            allowed=f"{redis.allowed:,}",
-        )
-    if redis.evicts or redis.evicted:
-        yield make_problem(
-            REDIS_MEMORY_OR_DISK,
-            "evicts",
-            many=redis.evicted,
-            where=redis.where,
-            policy=redis.evicts or redis.would_evict or "noeviction by now",
-            evicted=format_count(redis.evicted, "key", "are"),
-        )
-    if redis.disk:
-        unsaved = "" if redis.unsaved is None else f"; {format_count(redis.unsaved, 'change', 'are')} in no snapshot"
-        yield make_problem(
-            REDIS_MEMORY_OR_DISK,
-            "disk",
-            since=redis.saved_at,
-            many=redis.unsaved,
-            of="" if redis.unsaved is None else None,
-            where=redis.where,
-            began=format_known_since(redis.saved_at, now),
-            fault=redis.disk,
-            unsaved=unsaved,
-        )
-
-
-def _describe_full_redis(redis: RedisMemory, facts: GroupFacts) -> Problem:
-    """Return the one problem of a full Redis: what bridges say of it, and who may run unlisted, belongs to it."""
-    blocked = [
-        at
-        for state in (facts.bridges or {}).values()
-        for text, at in _list_obstacles(state)
-        if _is_full_redis_obstacle(text)
-    ]
-    since = min((at for at in blocked if at is not None), default=None)
-    used = f"{redis.used:,} of {redis.allowed:,} bytes (maxmemory)" if redis.used else "it refuses writes (maxmemory)"
-    waiting = (
-        f"{format_share(len(blocked), len(facts.bridges or {}), 'bridge', 'consume')} nothing. " if blocked else ""
-    )
-    unlisted = f"Bridges and workers that are not listed may run{redis.unlisted}. " if redis.unlisted else ""
-    return make_problem(
-        REDIS_MEMORY_OR_DISK,
-        "full",
-        since=since,
-        many=redis.used or None,
-        where=redis.where,
-        began=format_known_since(since, facts.now),
-        used=used,
-        blocked=waiting,
-        unlisted=unlisted,
-    )
-
-
-def _list_obstacles(state: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
-    """Yield the obstacles that a bridge announces, and since when each is there."""
-    times = state.get("obstacles_since") or [None] * len(state["obstacles"])
-    yield from zip(state["obstacles"], times, strict=False)
-
-
-def _is_full_redis_obstacle(text: str) -> bool:
-    """Return whether a bridge consumes nothing because Redis is full."""
-    return "maxmemory" in text
 
 
 def find_halted_topics(facts: GroupFacts) -> Iterator[Problem]:
@@ -253,8 +168,8 @@ def find_obstacles(facts: GroupFacts) -> Iterator[Problem]:
     grouped: dict[str, tuple[str, float | None, list[str]]] = {}
     is_full = any(redis.full for redis in facts.memory)
     for name, state in (facts.bridges or {}).items():
-        for text, at in _list_obstacles(state):
-            if is_full and _is_full_redis_obstacle(text):
+        for text, at in list_obstacles(state):
+            if is_full and is_full_redis_obstacle(text):
                 continue
             # Every bridge waits for Kafka and for its group at its start.
             if text == "joining the consumer group" and at is not None and facts.now - at < UNASSIGNED_LONG:

@@ -16,7 +16,7 @@ from bridge.formats.group_decision import find_changed_policies
 from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.formats.user_database import missing_django_tables
 from bridge.handler_routes import Routes, changed_handlers
-from bridge.inspection.consumption_problems import find_redis_problems
+from bridge.inspection.redis_problems import find_redis_problems
 from bridge.inspection.status_sources import gather_facts
 from bridge.inspection.topic_problems import find_unmade_topics, find_unsynced_replicas
 from bridge.jobs.deployment_problems import (

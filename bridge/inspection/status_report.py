@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bridge.formats.group_decision import format_options, read_option_values, summarize_policy_changes
 from bridge.formats.text_forms import format_time
-from bridge.inspection import consumption_problems, delivery_problems, topic_problems
+from bridge.inspection import consumption_problems, delivery_problems, redis_problems, topic_problems
 from bridge.inspection.status_sources import StatusSources
 from bridge.jobs import handler_health
 from bridge.jobs.deployment_problems import (
@@ -55,7 +55,7 @@ def list_problems(facts: GroupFacts) -> list[Problem]:
     """Return every problem; those that stop most come first."""
     return [
         *(make_silent_problem(sentence, facts) for sentence in facts.silent),
-        *consumption_problems.find_memory_problems(facts),
+        *redis_problems.find_memory_problems(facts),
         *consumption_problems.find_halted_topics(facts),
         *consumption_problems.find_handler_halts(facts),
         *facts.stale,
