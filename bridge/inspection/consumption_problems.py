@@ -29,8 +29,9 @@ from bridge.problems.bridge_problem_rows import (
     TOPIC_HALTED,
     TOPIC_NOT_CONSUMED,
 )
+from bridge.problems.delivery_problem_rows import KEY_HOT, KEYS_HELD
 from bridge.problems.problem import Problem, make_problem
-from bridge.problems.topic_problem_rows import CONSUMER_LAG, KEY_HOT, KEYS_HELD, PARTITIONS_PAUSED, TOPIC_DYING
+from bridge.problems.topic_problem_rows import CONSUMER_LAG, PARTITIONS_PAUSED, TOPIC_DYING
 
 #: Seconds after which a paused partition is a problem, and a partition without a bridge.
 PAUSED_LONG: Final = 60.0

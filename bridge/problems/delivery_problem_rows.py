@@ -1,8 +1,54 @@
-"""The problems of deliveries that fail or are dead, and of the dead-letter store: rows of the table of problems."""
+"""The problems of deliveries that wait for others of their key, fail or are dead, and of the dead-letter store: rows of
+the table of problems.
+"""
 
 from typing import Final
 
 from bridge.problems.problem_row import OTHERS, STOPS_ALL, AlertRule, ProblemRow, ProblemWords
+
+KEY_HOT: Final = ProblemRow(
+    "hot key",
+    "key_hot",
+    "For a minute, most waiting deliveries of a partition of an ordered topic have had the same key.",
+    "Make that key's deliveries faster, or spread it over several keys: a key runs one delivery at a time.",
+    ProblemWords(
+        sentence=(
+            "{deliveries} for others of their key on {partition}, {began}: the key of record "
+            "{partition}-{offset}. A key runs one delivery at a time, so more workers do not help: make its "
+            "deliveries faster, or spread it over several keys."
+        ),
+        what="{handler!r} has a hot key on {partition}",
+        do="make that key's deliveries faster, or spread it over several keys",
+        of="deliveries",
+    ),
+    None,
+    period="after 1 minute",
+)
+
+KEYS_HELD: Final = ProblemRow(
+    "dead holds",
+    "keys_held",
+    'Dead letters of a topic with `after_dead="hold"` hold the deliveries behind them in their order.',
+    "Fix the cause, then replay or discard the dead letters.",
+    ProblemWords(
+        sentence=(
+            "{dead} of {handler!r} on {topic!r} {hold} the order, {began}: {behind} behind. The first is {first}. Fix "
+            "the cause, then replay or discard the dead letters: those behind then go out in their order."
+        ),
+        what="Dead deliveries of {handler!r} hold the order on {topic!r}",
+        do="fix the cause, then replay or discard the dead letters",
+        of="deliveries",
+    ),
+    alerts=(
+        AlertRule(
+            "DeadLettersHoldTheirKeys",
+            "sum by (topic, handler) (bridge_dead_holds) > 0",
+            "{{ $value }} dead deliveries of {{ $labels.handler }} hold the order on {{ $labels.topic }}; "
+            "replay or discard them",
+            "5m",
+        ),
+    ),
+)
 
 HANDLER_FAILING: Final = ProblemRow(
     "failing",
