@@ -13,8 +13,8 @@ from tests.desk_of_stack import desk, recorder, replay
 from tests.integration.test_replay import count, start
 from tests.processes import Stack, eventually
 
-#: On both databases.
-pytestmark = pytest.mark.usefixtures("desk_url")
+#: On both databases. Those of a dead letter's batch look for it every minute, behind a recorder and two restarts.
+pytestmark = [pytest.mark.usefixtures("desk_url"), pytest.mark.timeout(300)]
 HOLD = {"commit": "completion", "order": "key", "after_dead": "hold"}
 
 

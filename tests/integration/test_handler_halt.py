@@ -59,6 +59,8 @@ def done_by_key(stack: Stack, handler: str, key: str) -> list[int]:
     return [run.value["id"] for run in stack.runs(handler) if run.outcome == "done" and run.key == key.encode()]
 
 
+#: It waits for a dozen processes that start one after another, and the first test of a run for Kafka too.
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("commit", ["handoff", "completion"])
 def test_a_halted_handler_waits_and_the_others_of_its_topic_go_on_through_restarts(stack: Stack, commit: str):
     choose(stack, {"odd": {"commit": commit}})
