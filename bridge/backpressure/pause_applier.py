@@ -11,7 +11,7 @@ from typing import Any
 from bridge.backpressure.queue_pressure import QueuePressure
 from bridge.backpressure.topic_pressure import TopicPressure
 from bridge.bridge_metrics import BridgeMetrics
-from bridge.dispatch.suspended_handlers import SuspendedHandlers
+from bridge.dispatch.suspended_handlers import HaltedHandlers, SuspendedHandlers
 from bridge.formats.delivery_identity import Place
 from bridge.formats.pause_reasons import PauseReason
 from bridge.kafka.clients import Consumer, TopicPartition
@@ -127,7 +127,8 @@ def find_suspended_partitions(
 ) -> dict[Place, PauseReason]:
     """Return the partitions that suspended or halted handlers stop (pure).
 
-    A partition stops if all its handlers are suspended, or if some are and their deliveries fill it.
+    A partition stops if all its handlers are suspended, or if some are and their deliveries fill it. It says of a
+    pressed one that a halt is the cause, if it would go on without the deliveries of the halted handlers and keys.
 
     Parameters:
         pressed: the partitions that pause because enough of their deliveries wait.
@@ -144,4 +145,11 @@ def find_suspended_partitions(
             reasons[partition.place] = PauseReason.HALTED if halted else PauseReason.DEPENDENCIES_DOWN
         elif names and partition.place in pressed:
             reasons[partition.place] = PauseReason.SOME_HALTED if halted else PauseReason.SOME_DEPENDENCIES_DOWN
+        elif partition.place in pressed and _is_pressed_by_halt(partition, suspended.by_halt):
+            reasons[partition.place] = PauseReason.SOME_HALTED
     return reasons
+
+
+def _is_pressed_by_halt(partition: Any, by_halt: HaltedHandlers) -> bool:
+    halted, keys = by_halt.find_halted(partition.source), by_halt.find_keys(partition.source)
+    return bool(halted or keys) and not partition.is_pressed_without(halted, keys)

@@ -1,6 +1,6 @@
 """The handlers of which nothing is handed off while a dependency is down, or while they are halted (pure)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from bridge.formats.halt_scope import HaltScope
@@ -19,10 +19,12 @@ class HaltedHandlers(NamedTuple):
     Attributes:
         halted: as `SuspendedHandlers.down`, and of these no retry or replay record is handed off.
         full: as `SuspendedHandlers.full`: as much waits for them, or for their halted keys, as may.
+        keys: the halted keys of handlers that are not halted.
     """
 
     halted: frozenset[TopicHandler] = frozenset()
     full: frozenset[TopicHandler] = frozenset()
+    keys: frozenset[tuple[TopicHandler, bytes]] = frozenset()
 
     def find_halted(self, topic: str) -> frozenset[str]:
         """Return the handlers that are halted on a source topic."""
@@ -31,6 +33,14 @@ class HaltedHandlers(NamedTuple):
     def find_full(self, topic: str) -> frozenset[str]:
         """Return the handlers of a source topic for which as much waits as may."""
         return _find_on_topic(self.full, topic)
+
+    def find_keys(self, topic: str) -> Mapping[str, Collection[bytes]]:
+        """Return the halted keys of a source topic, by handler."""
+        found: dict[str, set[bytes]] = {}
+        for (of, name), key in self.keys:
+            if of == topic:
+                found.setdefault(name, set()).add(key)
+        return found
 
 
 def _find_on_topic(handlers: Iterable[TopicHandler], topic: str) -> frozenset[str]:
@@ -95,5 +105,10 @@ def find_halted_handlers(held: Mapping[HaltScope, AsideSize | None], most: Aside
             whose
             for whose, some in sizes.items()
             if sum(size.messages for size in some) >= most.messages or sum(size.bytes for size in some) >= most.bytes
+        ),
+        frozenset(
+            ((scope.topic, scope.handler), key)
+            for scope in held
+            if (key := scope.key_bytes) is not None and scope._replace(key=None) not in held
         ),
     )

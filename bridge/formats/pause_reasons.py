@@ -152,7 +152,8 @@ class PauseReason(StrEnum):
     )
     SOME_HALTED = _Explained(
         "some of its handlers are halted, and as much waits for them as may",
-        means="some handlers, or keys of them, are halted; a share of `kafka_pause_above_bytes` waits for them",
+        means="some handlers, or keys of them, are halted; their deliveries fill the partition, or a share of "
+        "`kafka_pause_above_bytes`",
         ends="with `bridge resume`",
         advice="fix the cause, then `bridge resume TOPIC --handler HANDLER` (handler_halted)",
         told_by="handler_halted",

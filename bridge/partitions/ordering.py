@@ -344,6 +344,14 @@ class OrderedQueue:
                 lane.returned.append(offset)
                 self._rest(lane)
 
+    def count_of(self, keys: Iterable[bytes]) -> int:
+        """Return how many messages of these keys were taken in and not handed out."""
+        return sum(len(lane.waiting) for key in keys if (lane := self._lanes.get(key)) is not None)
+
+    def key_of(self, offset: int) -> bytes | None:
+        """Return the key that a message holds; `None` if it holds none."""
+        return None if (lane := self._lane_of.get(offset)) is None else lane.key
+
     def count_behind(self, offsets: Iterable[int]) -> int:
         """Return how many messages wait behind some of these in their order, each counted once."""
         first: dict[_Lane, int] = {}

@@ -1,6 +1,6 @@
 """A partition of a source topic: its records, the deliveries to hand out, the offset to commit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -275,6 +275,35 @@ class Partition:
         )
         return self._paused
 
+    def is_pressed_without(self, halted: frozenset[str], halted_keys: Mapping[str, Collection[bytes]]) -> bool:
+        """Return whether a paused partition would pause also if nothing of it waited for a halt.
+
+        Parameters:
+            halted: handlers that are halted.
+            halted_keys: the halted keys of others.
+        """
+        # In a sequence, the other handlers wait for the halted one.
+        others = [queue for queue in self._queues if not halted.intersection(queue.handlers)]
+        if self._paused is PauseReason.WINDOW_FULL:
+            return self._is_window_held_by(others, halted_keys)
+        waiting = sum(
+            queue.waiting - (queue.count_of(_keys_of(queue, halted_keys)) if isinstance(queue, OrderedQueue) else 0)
+            for queue in others
+        )
+        # Of the held records each waits for a handler: an estimate of those that wait for others.
+        held_bytes = int(self._bytes * min(1.0, waiting / max(1, len(self._records))))
+        return choose_pause_reason(waiting, held_bytes, window_full=False, ordered=True, paused=False) is not None
+
+    def _is_window_held_by(self, queues: Iterable[DeliveryQueue], halted_keys: Mapping[str, Collection[bytes]]) -> bool:
+        """Return whether the first offset of the window is not safe because of one of these queues."""
+        first = self.offsets.find_first_unsafe()
+        lowest = min(first.values(), default=-1)
+        return any(
+            any(first.get(name) == lowest for name in queue.handlers)
+            and not (isinstance(queue, OrderedQueue) and queue.key_of(lowest) in _keys_of(queue, halted_keys))
+            for queue in queues
+        )
+
     @property
     def _is_window_full(self) -> bool:
         paused = self._paused is not None
@@ -324,6 +353,10 @@ class Partition:
             else:
                 self._wanted.pop(offset, None)
                 self._forget(offset)
+
+
+def _keys_of(queue: DeliveryQueue, keys: Mapping[str, Collection[bytes]]) -> set[bytes]:
+    return {key for name in queue.handlers for key in keys.get(name, ())}
 
 
 def _make_queues(handlers: Sequence[Handler], chosen: TopicSettings) -> list[DeliveryQueue]:

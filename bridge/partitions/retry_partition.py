@@ -6,7 +6,7 @@ which have become due, is decided in retry_read_ahead.py.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
@@ -305,6 +305,11 @@ class RetryPartition(Partition):
         else:
             self._paused = None
         return self._paused
+
+    def is_pressed_without(self, halted: frozenset[str], halted_keys: Mapping[str, Collection[bytes]]) -> bool:
+        """Return whether anything but due deliveries of halted handlers makes it pause."""
+        due = {name for name, count in self._due_queue.counts.items() if count}
+        return self._paused is PauseReason.NOT_DUE or not due or not due <= halted
 
     def close(self) -> None:
         """Release all records: another bridge has the partition now, or it starts anew."""

@@ -173,6 +173,15 @@ class OffsetTracker:
         self._first = self._end
         return self._first
 
+    def find_first_unsafe(self) -> dict[str, int]:
+        """Return, by handler, the first offset of the window that is not safe to commit, if there is one."""
+        found: dict[str, int] = {}
+        for stretch in reversed(self._stretches):
+            for name, seen in stretch.seen.items():
+                if (at := fate_rules.find_fate(seen, self.unsafe)) >= 0:
+                    found[name] = stretch.first + at
+        return found
+
     def still_open(self, handler: str, offsets: Sequence[int]) -> Sequence[int]:
         """Return those of `offsets` that may be handed out: still open, and within the window."""
         return [

@@ -4,14 +4,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Message as Record
 
 from bridge.backpressure.pause_applier import find_suspended_partitions
 from bridge.dispatch.suspended_handlers import HaltedHandlers, SuspendedHandlers, find_halted_handlers
 from bridge.formats.halt_scope import HaltScope
 from bridge.formats.pause_reasons import PauseReason
+from bridge.handler_routes import Handler
 from bridge.jobs.dependency_gates import must_wait
+from bridge.ledger import Fate
 from bridge.ledger.breaker_state import BreakerStatus
+from bridge.partitions.partition import Partition
+from bridge.partitions.partition_limits import WAITING
+from bridge.partitions.retry_read_ahead import MOST as MOST_RECORDS
+from bridge.settings import DEFAULT_WINDOW, TopicSettings
 from lossless.transport.message_gates import AsideSize
+from tests.unit.test_retry_partition import CHARGE as RETRIED
+from tests.unit.test_retry_partition import World, record
 
 
 @pytest.mark.parametrize(
@@ -98,18 +107,85 @@ def test_a_partition_whose_handlers_are_halted_is_paused_for_that_reason():
     assert find_suspended_partitions([orders, mail], full) == {}
 
 
+def filled(*done: str, size: int, ordered: bool = True, window: int = DEFAULT_WINDOW) -> Partition:
+    """A partition of one key whose handlers have been handed what may go out; some are done with it."""
+    handlers = [Handler(name, ("orders",), "celery", 1_000, 0) for name in ("charge", "notify")]
+    chosen = TopicSettings(commit="completion", order="key" if ordered else None)
+    made = Partition("orders", 0, 0, handlers, chosen, "id", window)
+    records = [
+        Record(topic="orders", partition=0, offset=offset, key=b"k", value=b"v", headers=[], timestamp=(1, 5))
+        for offset in range(size)
+    ]
+    made.receive(records, {name: bytes(size) for name in made.accounts})
+    while taken := made.take():
+        for group, _ in taken:
+            made.note_handed(group.handler, group.offsets)
+            if group.handler in done:
+                made.take_in_fates(group.handler, group.offsets[0], bytes([Fate.DONE] * len(group.offsets)))
+    return made
+
+
+FILLED = [
+    ({"size": WAITING + 1_002}, PauseReason.KEYS_BUSY),
+    ({"size": 12, "window": 10}, PauseReason.WINDOW_FULL),
+    ({"size": 12, "window": 10, "ordered": False}, PauseReason.WINDOW_FULL),
+]
+
+
+def why_paused(partition: Partition, scope: HaltScope) -> PauseReason | None:
+    halted = SuspendedHandlers(by_halt=find_halted_handlers({scope: AsideSize(1)}, MOST))
+    return find_suspended_partitions([partition], halted, {partition.place}).get(partition.place)
+
+
+@pytest.mark.parametrize(("how", "pressure"), FILLED)
+def test_a_partition_that_a_halted_handler_fills_says_so_before_as_much_waits_for_it_as_may(
+    how: dict[str, Any], pressure: PauseReason
+):
+    partition = filled("notify", **how)
+    assert partition.pressure() == pressure
+    assert why_paused(partition, CHARGE) is PauseReason.SOME_HALTED
+    assert why_paused(partition, HaltScope("mail", "charge")) is None
+
+
+@pytest.mark.parametrize(("how", "pressure"), FILLED)
+def test_a_partition_that_another_handler_fills_too_does_not_say_that_the_halt_is_the_cause(
+    how: dict[str, Any], pressure: PauseReason
+):
+    for done in ((), ("charge",)):
+        partition = filled(*done, **how)
+        assert partition.pressure() == pressure
+        assert why_paused(partition, CHARGE) is None
+
+
+@pytest.mark.parametrize(("how", "pressure"), FILLED[:2])
+def test_an_ordered_partition_that_a_halted_key_fills_says_so(how: dict[str, Any], pressure: PauseReason):
+    partition = filled("notify", **how)
+    assert partition.pressure() == pressure
+    assert why_paused(partition, HaltScope("orders", "charge", "k")) is PauseReason.SOME_HALTED
+    assert why_paused(partition, HaltScope("orders", "charge", "another")) is None
+
+
+def test_a_retry_topic_whose_due_records_are_all_of_a_halted_handler_says_so():
+    world = World()
+    world.receive(*(record(number) for number in range(MOST_RECORDS + 1)))
+    assert world.partition.pressure() == PauseReason.SHARE_USED
+    assert why_paused(world.partition, HaltScope("orders", RETRIED)) is PauseReason.SOME_HALTED
+    assert why_paused(world.partition, CHARGE) is None
+
+
 def test_as_many_messages_wait_for_a_handler_and_its_keys_as_may():
     key, another = HaltScope("orders", "charge", "1"), HaltScope("orders", "charge", "2")
     charge = ("orders", "charge")
     two = frozenset({charge, ("orders", "notify")})
     assert find_halted_handlers({CHARGE: AsideSize(2), NOTIFY: AsideSize()}, MOST) == HaltedHandlers(two)
-    assert find_halted_handlers({key: AsideSize(4), another: AsideSize(4)}, MOST) == HaltedHandlers()
+    keys = frozenset({(charge, b"1"), (charge, b"2")})
+    assert find_halted_handlers({key: AsideSize(4), another: AsideSize(4)}, MOST) == HaltedHandlers(keys=keys)
     assert find_halted_handlers({key: AsideSize(8), another: AsideSize(1)}, MOST) == HaltedHandlers(
-        full=frozenset({charge})
+        full=frozenset({charge}), keys=keys
     )
     assert find_halted_handlers({key: AsideSize(1, 60), another: AsideSize(1, 40)}, MOST).full == {charge}
 
 
 def test_without_gates_nothing_of_a_halted_handler_goes_out_and_a_halted_key_holds_nothing_up():
     assert find_halted_handlers({CHARGE: None}, MOST).full == {("orders", "charge")}
-    assert find_halted_handlers({HaltScope("orders", "charge", "1"): None}, MOST) == HaltedHandlers()
+    assert find_halted_handlers({HaltScope("orders", "charge", "1"): None}, MOST).full == frozenset()
