@@ -123,7 +123,8 @@ class DeliveryAdmission:
         elif delivery.outgoing:
             self.unique_guard.note_success(delivery)
             self.actions.finish(delivery)
-        elif gate := self.halt_guard.find_key_gate(delivery):
+        # A call for each message is saved, where nothing is halted.
+        elif self.halt_guard.small and (gate := self.halt_guard.find_key_gate(delivery)):
             self.schedule.hold(delivery, gate)
         else:
             return admit(delivery)

@@ -59,7 +59,8 @@ class HaltGuard:
         self._key = halt_key(batch.topic)
         self._handler = ""
         #: The halted handlers and keys of the topic, as of the last check.
-        self._small: Mapping[HaltScope, GroupDecision] = NO_SMALL_HALTS
+        self.small: Mapping[HaltScope, GroupDecision] = NO_SMALL_HALTS
+        self._small_of: Mapping[str, GroupDecision] | None = None
         #: The gates of halted keys that this batch has met.
         self._key_gates: dict[HaltScope, str] = {}
 
@@ -80,9 +81,11 @@ class HaltGuard:
             TopicHalted: it must not.
         """
         is_halted = self._control.find_in_force(self._key) is not None
-        # Of the same look: this is called for each message.
-        self._small = self._control.get_small_halts(self._topic)
-        if self._small:
+        # Of the same look. This is called for each message, and decisions change seldom.
+        if self._control.known is not self._small_of:
+            self._small_of = self._control.known
+            self.small = self._control.get_small_halts(self._topic)
+        if self.small:
             self._check_handler()
         if not is_halted or (halt := self._control.halt(self._topic, anew=True)) is None:
             return
@@ -103,25 +106,25 @@ class HaltGuard:
 
     def find_key_gate(self, delivery: Delivery) -> str:
         """Return the gate at which a delivery waits if its key was halted at the last check; empty if it may run."""
-        if not self._small or delivery.message.key is None:
+        if not self.small or delivery.message.key is None:
             return ""
         scope = self._scope(delivery.message.key.decode("utf-8", "surrogateescape"))
         if scope in self._key_gates:
             return self._key_gates[scope]
-        if scope not in self._small or not self._keep_back(scope):
+        if scope not in self.small or not self._keep_back(scope):
             return ""
         return self._key_gates.setdefault(scope, held_gate(self._group, scope))
 
     def _check_handler(self) -> None:
         scope = self._scope()
-        if scope in self._small and (halt := self._keep_back(scope)) is not None:
+        if scope in self.small and (halt := self._keep_back(scope)) is not None:
             gate = held_gate(self._group, scope)
             raise TopicHalted(f"{scope.words} is halted by {halt.by}: {halt.why}", gate=gate)
 
     def _keep_back(self, scope: HaltScope) -> GroupDecision | None:
         """Shut the gate of a halted handler or key, and return its halt; `None` if it was resumed a moment ago."""
-        self._small = self._control.small_halts(self._topic, anew=True)
-        halt = self._small.get(scope)
+        self.small = self._control.small_halts(self._topic, anew=True)
+        halt = self.small.get(scope)
         if halt is not None:
             with_gates(self._app, lambda gates: self._shut_while_held(gates, scope, halt))
         return halt

@@ -52,10 +52,11 @@ class DecisionCache:
     def __init__(self, mirror: DecisionMirror | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._mirror, self._clock = mirror, clock
         self._version = ""
-        self._known: Mapping[str, GroupDecision] = {}
+        #: As of the last look at Redis: another object when it has changed.
+        self.known: Mapping[str, GroupDecision] = {}
         #: The halted handlers and keys by topic, and the decisions from which they were made.
         self._small: Mapping[str, Mapping[HaltScope, GroupDecision]] = {}
-        self._small_of: Mapping[str, GroupDecision] = self._known
+        self._small_of: Mapping[str, GroupDecision] = self.known
         self._ask_at = float("-inf")
 
     @classmethod
@@ -95,11 +96,11 @@ class DecisionCache:
 
     def get_small_halts(self, topic: str) -> Mapping[HaltScope, GroupDecision]:
         """Return the halted handlers and keys of a topic as of the last look at the decisions."""
-        if self._small_of is not self._known:
+        if self._small_of is not self.known:
             small: dict[str, dict[HaltScope, GroupDecision]] = {}
-            for scope, decision in find_small_halts(self._known).items():
+            for scope, decision in find_small_halts(self.known).items():
                 small.setdefault(scope.topic, {})[scope] = decision
-            self._small, self._small_of = small, self._known
+            self._small, self._small_of = small, self.known
         return self._small.get(topic, NO_SMALL_HALTS)
 
     def policy(self, handler: str) -> Mapping[str, Any] | None:
@@ -111,7 +112,7 @@ class DecisionCache:
         """Add a decision that this process has made or found itself: Redis may be wiped before it is asked."""
         # Without Redis it could never be taken back.
         if self._mirror is not None:
-            self._known = {**self._known, decision.key: decision}
+            self.known = {**self.known, decision.key: decision}
 
     def forget(self) -> None:
         """Ask Redis at the next call."""
@@ -125,7 +126,7 @@ class DecisionCache:
         """Return the decision with this key; `None`: there is none, or it was taken back. Never raises."""
         if self._clock() >= self._ask_at:
             self._ask()
-        found = self._known.get(key)
+        found = self.known.get(key)
         return None if found is None or found.data is None else found
 
     def _ask(self) -> None:
@@ -143,10 +144,10 @@ class DecisionCache:
         # None: there are no decisions, or Redis was wiped and a bridge is about to restore them.
         if self._mirror is None or version in ("", self._version):
             return
-        found, before = self._mirror.read(), self._known
+        found, before = self._mirror.read(), self.known
         # A missing decision is only gone if a bridge has seen that Kafka does not have it either.
-        self._version, self._known = found.version, {**({} if found.whole else before), **found.in_force()}
-        _log_halt_changes(before, self._known)
+        self._version, self.known = found.version, {**({} if found.whole else before), **found.in_force()}
+        _log_halt_changes(before, self.known)
 
 
 def _log_halt_changes(before: Mapping[str, GroupDecision], known: Mapping[str, GroupDecision]) -> None:

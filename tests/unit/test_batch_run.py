@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +18,7 @@ from bridge.errors import LedgerUnavailable, PublishFailed, RecordTooLarge
 from bridge.formats.celery_header import HEADER, from_header, to_header
 from bridge.formats.delivery import NO_ATTEMPTS, Attempts, Batch, Dead, Delivery, Message
 from bridge.formats.failure import Failure
+from bridge.formats.halt_scope import HaltScope
 from bridge.formats.outbox import OutgoingMessage
 from bridge.formats.retry_record import RetryRecordPosition
 from bridge.kafka.publisher import ParkRequest, Publisher
@@ -42,6 +43,7 @@ from tasks.execution.batch_fates import FINAL_FATES, BatchFates
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.retry_schedule import RetryParker
+from tasks.policy.effective_decisions import DecisionCache
 from tasks.worker import worker_metrics
 from tests.memory_ledger import MemoryLedger
 
@@ -581,12 +583,18 @@ def test_nothing_runs_of_a_topic_that_is_halted(world: World, monkeypatch: pytes
     assert ran == [1]
 
 
+def find_gates_by(monkeypatch: pytest.MonkeyPatch, find: Callable[[HaltGuard, Delivery], str]) -> None:
+    """Have something of the topic be halted, and the gate of each delivery be found so."""
+    monkeypatch.setattr(DecisionCache, "get_small_halts", lambda self, topic: {HaltScope(topic, "another"): None})
+    monkeypatch.setattr(HaltGuard, "find_key_gate", find)
+
+
 def halt_keys(monkeypatch: pytest.MonkeyPatch, *keys: bytes) -> None:
     def find(self: HaltGuard, delivery: Delivery) -> str:
         key = delivery.message.key
         return f"held:{key.decode()}" if key in keys else ""
 
-    monkeypatch.setattr(HaltGuard, "find_key_gate", find)
+    find_gates_by(monkeypatch, find)
 
 
 @pytest.mark.parametrize("order", [None, "key"])
@@ -619,7 +627,7 @@ def test_a_delivery_of_a_halted_key_stays_behind_the_failed_one_before_it_in_its
     def find(self: HaltGuard, delivery: Delivery) -> str:
         return "held:b" if delivery.message.key == b"b" and ran else ""
 
-    monkeypatch.setattr(HaltGuard, "find_key_gate", find)
+    find_gates_by(monkeypatch, find)
     world.run(-1, 2, keys=[b"b", b"b"], order="key")
     assert (world.sent, world.held) == ([(4, [0, 1])], [])
 
@@ -633,7 +641,7 @@ def test_what_a_key_resumed_meanwhile_does_not_overtake_what_waits_for_it(
         asked.append(delivery.message.offset)
         return "held:b" if delivery.message.offset == 1 else ""
 
-    monkeypatch.setattr(HaltGuard, "find_key_gate", find)
+    find_gates_by(monkeypatch, find)
     world.run(1, 2, 3, keys=[b"a", b"b", b"b"], order="key")
     assert (world.held, ran) == ([("held:b", [1, 2])], [1])
 

@@ -24,7 +24,7 @@ from tasks.execution import batch_run
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.halt_gate import HaltGuard
-from tests.unit.test_batch_run import FakeBook, World, halt_keys
+from tests.unit.test_batch_run import FakeBook, World, find_gates_by, halt_keys
 
 calls: list[list[int]] = []
 
@@ -549,9 +549,7 @@ def test_a_bulk_whose_keys_are_all_halted_waits_as_it_is(world, monkeypatch):
 
 
 def test_a_key_that_is_halted_while_a_bulk_is_halved_is_in_no_further_call(world, monkeypatch):
-    monkeypatch.setattr(
-        HaltGuard, "find_key_gate", lambda self, delivery: "held:b" if calls and delivery.message.key == b"b" else ""
-    )
+    find_gates_by(monkeypatch, lambda self, delivery: "held:b" if calls and delivery.message.key == b"b" else "")
     world.store(1, 2, -3, 4, behaves=refuse_negatives, of={"keys": [b"a", b"b", b"c", b"b"]})
     assert calls == [[1, 2, -3, 4], [1], [-3]]
     assert (world.done, world.held) == ([0], [("held:b", [1, 3])])
