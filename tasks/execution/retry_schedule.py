@@ -61,14 +61,15 @@ class LaterDeliveries:
     def __init__(self, order: str | None) -> None:
         self._order = order
         self._put_off: dict[DeliveryWait, list[Delivery]] = {}
-        self._held_back: dict[bytes | None, DeliveryWait] = {}
+        #: By lane, the first offset that waits, and the wait of those behind it.
+        self._held_back: dict[bytes | None, tuple[int, DeliveryWait]] = {}
         #: By lane, the dead delivery that holds those behind it.
         self._behind: dict[bytes | None, int] = {}
 
     def again(self, delivery: Delivery, wait: DeliveryWait) -> None:
         """Add a delivery that is retried after a wait; later ones in its order run no sooner."""
         if self._order is not None:
-            self._held_back[self._lane(delivery)] = wait
+            self._hold_back_from(delivery, wait)
         self.put_off(delivery, wait)
 
     def put_off(self, delivery: Delivery, wait: DeliveryWait) -> None:
@@ -83,14 +84,17 @@ class LaterDeliveries:
     def hold_behind(self, delivery: Delivery, wait: DeliveryWait) -> None:
         """Let the deliveries behind a dead one in its order wait for it."""
         if self._order is not None and not self._is_free(delivery):
-            self._held_back.setdefault(self._lane(delivery), wait)
+            _, known = self._held_back.get(self._lane(delivery), (0, wait))
+            self._hold_back_from(delivery, known)
             self._behind[self._lane(delivery)] = delivery.message.offset
 
     def wait_of(self, delivery: Delivery) -> DeliveryWait | None:
         """Return the wait of the delivery before this one in its order, None if it has none."""
         if not self._held_back or self._is_free(delivery):
             return None
-        return self._held_back.get(self._lane(delivery))
+        first, wait = self._held_back.get(self._lane(delivery), (None, None))
+        # A bulk handler's call ends deliveries in front of one that was put off before the call.
+        return wait if first is not None and first < delivery.message.offset else None
 
     def take_parked(self) -> list[tuple[float, Delivery]]:
         """Return and remove the deliveries for retry topics with their delays, each with its predecessor."""
@@ -100,22 +104,34 @@ class LaterDeliveries:
     def take(self) -> Iterator[tuple[float, list[Delivery]]]:
         """Yield the deliveries that wait in Celery by their delay; each group is removed when the next is taken."""
         for wait in [wait for wait in self._put_off if not wait.parked and not wait.gate]:
-            yield wait.delay, self._put_off[wait]
+            yield wait.delay, self._in_order(self._put_off[wait])
             del self._put_off[wait]
 
     def take_held(self) -> Iterator[tuple[str, list[Delivery]]]:
         """Yield the deliveries of halted keys by their gate; each group is removed when the next is taken."""
         for wait in [wait for wait in self._put_off if wait.gate]:
-            yield wait.gate, self._put_off[wait]
+            yield wait.gate, self._in_order(self._put_off[wait])
             del self._put_off[wait]
 
     def _in_line(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
-        """Yield the deliveries with the predecessor of each: a retry topic may return them in another order."""
+        """Yield the deliveries with the predecessor of each: a retry topic may return them in another order.
+
+        A predecessor that travels in another message is kept if it is behind the one here.
+        """
         last: dict[bytes | None, int] = {}
-        for delivery in deliveries:
+        for delivery in self._in_order(deliveries):
             before = last.get(self._lane(delivery)) if self._order is not None and not self._is_free(delivery) else None
-            yield delivery if before is None else replace(delivery, after=before)
+            is_nearer = before is not None and (delivery.after is None or delivery.after < before)
+            yield replace(delivery, after=before) if is_nearer else delivery
             last[self._lane(delivery)] = delivery.message.offset
+
+    def _in_order(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        return list(deliveries) if self._order is None else sorted(deliveries, key=lambda each: each.message.offset)
+
+    def _hold_back_from(self, delivery: Delivery, wait: DeliveryWait) -> None:
+        offset, lane = delivery.message.offset, self._lane(delivery)
+        first, _ = self._held_back.get(lane, (offset, wait))
+        self._held_back[lane] = min(first, offset), wait
 
     def _is_free(self, delivery: Delivery) -> bool:
         """Return whether a delivery has no order: its message has no key."""

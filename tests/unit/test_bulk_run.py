@@ -569,3 +569,14 @@ def test_with_an_order_a_dead_letter_that_holds_lets_nothing_behind_it_end(world
     assert world.done == [offset for offset in (0, 2, 3) if offset not in held]
     (waiting,) = world.batches
     assert {delivery.message.offset: delivery.after for delivery in waiting.deliveries} == dict.fromkeys(held, 1)
+
+
+def test_one_that_is_done_is_settled_though_one_behind_it_waits_for_a_dead_one_of_another_message(world):
+    world.book.holds_dead = True
+    world.book.fates = {1: Fate.DEAD}
+    batch = world.bulk(0, 1, 2, keys=[b"a"] * 3, order="key")
+    first, _, last = batch.deliveries
+    world.run_batch(batch.holding([first, replace(last, after=1)]))
+    assert calls == [[0]]
+    assert world.book.fates[0] == Fate.DONE
+    assert [[each.message.offset for each in sent.deliveries] for sent in world.batches] == [[2]]

@@ -94,3 +94,30 @@ def test_what_waits_in_celery_is_not_parked():
     later.again(delivery(2), DeliveryWait(4.0, parked=True))
     assert [each.message.offset for _, each in later.take_parked()] == [2]
     assert [(delay, [each.message.offset for each in some]) for delay, some in later.take()] == [(4.0, [1])]
+
+
+def test_what_waits_holds_back_what_is_behind_it_and_nothing_before_it():
+    later = LaterDeliveries("key")
+    later.again(delivery(31, b"a"), DeliveryWait(4.0))
+    assert later.wait_of(delivery(8, b"a")) is None
+    assert later.wait_of(delivery(41, b"a")) == DeliveryWait(4.0)
+    later.again(delivery(8, b"a"), DeliveryWait(8.0))
+    assert later.wait_of(delivery(16, b"a")) == DeliveryWait(8.0)
+
+
+def test_what_waits_together_goes_in_its_order_whichever_was_put_off_first():
+    for wait in (DeliveryWait(4.0), DeliveryWait(4.0, parked=True), DeliveryWait(0.0, gate="held")):
+        later = LaterDeliveries("key")
+        for offset in (31, 8):
+            later.again(delivery(offset, b"a"), wait)
+        parked = [each for _, each in later.take_parked()]
+        found = [each for _, some in (*later.take(), *later.take_held()) for each in some] or parked
+        assert [each.message.offset for each in found] == [8, 31]
+        assert [each.after for each in parked] == ([None, 8] if wait.parked else [])
+
+
+def test_one_whose_predecessor_travels_elsewhere_still_waits_for_it():
+    later = LaterDeliveries("key")
+    later.again(delivery(64, b"a"), DeliveryWait(1.0, parked=True))
+    later.put_off(replace(delivery(102, b"a"), after=88), DeliveryWait(1.0, parked=True))
+    assert [each.after for _, each in later.take_parked()] == [None, 88]
