@@ -91,6 +91,7 @@ class Partition:
         self._wanted: dict[int, int] = {}
         self._reached = -1
         self._paused: PauseReason | None = None
+        self._share = inf
 
     @property
     def reached(self) -> int:
@@ -265,6 +266,7 @@ class Partition:
         Parameters:
             share: the most bytes that the limit of all partitions leaves it.
         """
+        self._share = share
         self._paused = choose_pause_reason(
             sum(queue.waiting for queue in self._queues),
             self._bytes,
@@ -292,7 +294,10 @@ class Partition:
         )
         # Of the held records each waits for a handler: an estimate of those that wait for others.
         held_bytes = int(self._bytes * min(1.0, waiting / max(1, len(self._records))))
-        return choose_pause_reason(waiting, held_bytes, window_full=False, ordered=True, paused=False) is not None
+        return (
+            choose_pause_reason(waiting, held_bytes, share=self._share, window_full=False, ordered=True, paused=False)
+            is not None
+        )
 
     def _is_window_held_by(self, queues: Iterable[DeliveryQueue], halted_keys: Mapping[str, Collection[bytes]]) -> bool:
         """Return whether the first offset of the window is not safe because of one of these queues."""

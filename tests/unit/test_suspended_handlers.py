@@ -157,6 +157,13 @@ def test_a_partition_that_another_handler_fills_too_does_not_say_that_the_halt_i
         assert why_paused(partition, CHARGE) is None
 
 
+@pytest.mark.parametrize(("done", "why"), [("notify", PauseReason.SOME_HALTED), ("charge", None)])
+def test_a_partition_with_much_memory_says_whose_records_take_it(done: str, why: PauseReason | None):
+    partition = filled(done, size=WAITING)
+    assert partition.pressure(share=1_000.0) == PauseReason.MEMORY_FULL
+    assert why_paused(partition, CHARGE) is why
+
+
 @pytest.mark.parametrize(("how", "pressure"), FILLED[:2])
 def test_an_ordered_partition_that_a_halted_key_fills_says_so(how: dict[str, Any], pressure: PauseReason):
     partition = filled("notify", **how)
