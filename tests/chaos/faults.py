@@ -23,9 +23,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from tests.chaos.load import KEYS
 from tests.chaos.schedule import Fault
 from tests.chaos.topics import TOPICS
-from tests.chaos.world import World, signal_all
+from tests.chaos.world import HaltTime, World, signal_all
 from tests.processes import Process, Served
 from tests.project_process import children
 
@@ -322,26 +323,46 @@ def _wait(futures: Iterable[Any]) -> None:
 def halted(world: World, fault: Fault) -> Done | None:
     """A topic is halted by hand, and resumed, again and again until Kafka has it."""
     name = sorted(TOPICS)[int(fault.draw * len(TOPICS))]
-    code = _command(world, "halt", world.topic(name))
+    code = decide(world, "halt", world.topic(name))
     if code != NOT_DONE:
         time.sleep(fault.lasts)
     # Also where it is said that nobody has it: what was sent to Kafka may be there, or get there.
-    assert _command(world, "resume", world.topic(name), tries=20) == 0, f"{name} stays halted"
+    assert decide(world, "resume", world.topic(name), tries=20) == 0, f"{name} stays halted"
     return None if code == NOT_DONE else Done(words=f"{name}{', in Redis alone' if code else ''}")
+
+
+def halt_some(world: World, fault: Fault) -> Done | None:
+    """A handler or a key of it is halted by hand, and resumed, again and again until Kafka has it."""
+    names = [(name, handler) for name, topic in world.topics.items() for handler in topic.handlers]
+    if by_key := "key" in fault.kind:
+        names = [(name, handler) for name, handler in names if world.topics[name].ordered != "partition"]
+    topic, handler = names[int(fault.draw * len(names))]
+    scope: tuple[str, ...] = (world.topic(topic), "--handler", handler)
+    if by_key:
+        scope = (*scope, "--key", str(int(fault.draw * 1000) % KEYS))
+    code = decide(world, "halt", *scope)
+    begun = time.time()
+    if code != NOT_DONE:
+        time.sleep(fault.lasts)
+    if code == 0:
+        key = str(int(fault.draw * 1000) % KEYS).encode() if by_key else None
+        world.halts.append(HaltTime(handler, key, begun, time.time()))
+    assert decide(world, "resume", *scope, tries=20) == 0, f"{scope} stays halted"
+    return None if code == NOT_DONE else Done(words=" ".join(scope[1:]))
 
 
 def policy_changed(world: World, fault: Fault) -> Done | None:
     """A handler retries once more than its code says, for a while."""
     names = [name for topic in TOPICS.values() for name in topic.handlers]
     name = names[int(fault.draw * len(names))]
-    code = _command(world, "policy", "set", name, "retry_delays=(0.3,0.5,0.8,1)")
+    code = decide(world, "policy", "set", name, "retry_delays=(0.3,0.5,0.8,1)")
     if code != NOT_DONE:
         time.sleep(fault.lasts)
-    assert _command(world, "policy", "unset", name, tries=20) == 0, f"{name}'s policy stays changed"
+    assert decide(world, "policy", "unset", name, tries=20) == 0, f"{name}'s policy stays changed"
     return None if code == NOT_DONE else Done(words=f"{name}{', in Redis alone' if code else ''}")
 
 
-def _command(world: World, *words: str, tries: int = 1) -> int:
+def decide(world: World, *words: str, tries: int = 1) -> int:
     """Decide, as often as it takes until Kafka has it; the code of the last try."""
     code = NOT_DONE
     for _ in range(tries):
@@ -402,6 +423,8 @@ ACTS: Final[Mapping[tuple[str, str], Act]] = {
     ("people", "policy set and unset"): policy_changed,
     ("dependency", "away"): bank_away,
     ("people", "halt and resume"): halted,
+    ("people", "halt a handler"): halt_some,
+    ("people", "halt a key"): halt_some,
     ("redis", "killed"): redis_killed,
     ("redis", "told to stop"): redis_stopped,
     ("redis", "frozen"): redis_frozen,

@@ -101,7 +101,12 @@ LINK: Final = Lane(
 GROUP: Final = Lane((Kind("a member joins and leaves", 2, (3, 8)), Kind("a member joins and dies", 1, (3, 8))), (3, 8))
 
 PEOPLE: Final = Lane(
-    (Kind("halt and resume", 2, (3, 8)), Kind("policy set and unset", 1, (2, 5))),
+    (
+        Kind("halt and resume", 2, (3, 8)),
+        Kind("policy set and unset", 1, (2, 5)),
+        Kind("halt a handler", 1, (3, 8)),
+        Kind("halt a key", 1, (3, 8)),
+    ),
     rest=(4, 10),
 )
 DEPENDENCY: Final = Lane((Kind("away", 1, (2, 6)),), (8, 15))

@@ -60,6 +60,7 @@ def still_decided(world: World) -> list[str]:
     status = json_of(world, "status")
     return [
         *(f"{topic} is halted, and was resumed: {how}" for topic, how in status["halted"].items()),
+        *(f"still halted, and was resumed: {how}" for how in status["halted_handlers"]),
         *(f"the policy of {name} is {how}, and was unset" for name, how in status["policies"].items()),
     ]
 

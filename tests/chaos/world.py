@@ -45,6 +45,15 @@ class AppendOnly(NamedTuple):
     length: int
 
 
+class HaltTime(NamedTuple):
+    """A handler, or a key of it, and from when to when (Unix time) it was halted for certain."""
+
+    handler: str
+    key: bytes | None
+    begun: float
+    ended: float
+
+
 @dataclass
 class Pair:
     """Two Redis, of which one is the master, and how long its file was in the last seconds."""
@@ -85,6 +94,7 @@ class World(Stack):
         exits: what ended without being told or killed, which nothing here may.
         old: where the files of an old version are; members start with it, and are upgraded as they are started again.
         of_old: the members that are of the old version.
+        halts: the handlers and keys that were halted.
     """
 
     def __init__(
@@ -117,6 +127,7 @@ class World(Stack):
         self.exits: list[str] = []
         self.old: Path | None = None
         self.of_old: set[str] = set()
+        self.halts: list[HaltTime] = []
         self.ending = threading.Event()
 
     def start_member(self, name: str, clock: float = 0.0) -> None:
