@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,9 +71,15 @@ def find_block(blocks: list[Block], words: str) -> Block:
     return found
 
 
+@cache
+def make_root_command() -> click.Command:
+    """Return the command `bridge` with its subcommands, which takes hundredths of a second to make."""
+    return typer.main.get_command(cli)
+
+
 def parse_bridge(words: list[str]) -> None:
     """Raise `click.UsageError` if a command line of `bridge` has no such command, argument or option."""
-    command: Any = typer.main.get_command(cli)
+    command: Any = make_root_command()
     context: Any = click.Context(command, info_name="bridge")
     while True:
         context = command.make_context(context.info_name, words, parent=context if context.command != command else None)
@@ -89,7 +96,7 @@ def find_unknown_words(words: list[str]) -> list[str]:
 
     A word in capitals stands for what the reader puts there.
     """
-    command: Any = typer.main.get_command(cli)
+    command: Any = make_root_command()
     unknown = []
     rest = iter(words)
     for word in rest:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from string import Formatter
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from bridge.problems.problem_row import ProblemRow, ProblemWords
 from bridge.problems.problem_table import PROBLEM_TABLE
 from tests.source_tree import parse_source
 
+BRIDGE = Path(__file__).parents[2] / "bridge"
 ROWS = {row.identifier.upper(): row for row in PROBLEM_TABLE}
 #: What a problem has besides its words.
 OWN = {"topic", "handler", "group", "since", "many", "of", "lost"}
@@ -25,8 +27,18 @@ class MakingCall(NamedTuple):
     given: frozenset[str]
 
 
-def find_calls() -> Iterator[MakingCall]:
-    for file in sorted((Path(__file__).parents[2] / "bridge").rglob("*.py")):
+@cache
+def find_calls() -> tuple[MakingCall, ...]:
+    return tuple(_read_calls())
+
+
+def find_files(function: str) -> list[Path]:
+    """Return the files of the product that call a function: only these are worth their syntax trees."""
+    return [file for file in sorted(BRIDGE.rglob("*.py")) if f"{function}(" in file.read_text()]
+
+
+def _read_calls() -> Iterator[MakingCall]:
+    for file in find_files(make_problem.__name__):
         for node in ast.walk(parse_source(file)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == make_problem.__name__:
                 row, *case = node.args
@@ -44,18 +56,15 @@ def list_cases(row: ProblemRow) -> set[str]:
     return {""} if isinstance(row.words, ProblemWords) else {*row.words}
 
 
-CALLS = [*find_calls()]
-
-
 def test_each_case_of_a_problem_is_made_and_no_other():
     made: dict[str, set[str]] = {row.identifier: set() for row in PROBLEM_TABLE}
-    for call in CALLS:
+    for call in find_calls():
         made[call.row.identifier] |= {*call.cases}
     assert made == {row.identifier: list_cases(row) for row in PROBLEM_TABLE}
 
 
 def test_what_makes_a_problem_gives_every_value_that_its_words_name_and_no_other():
-    for call in CALLS:
+    for call in find_calls():
         named = {
             field
             for case in call.cases
@@ -67,10 +76,9 @@ def test_what_makes_a_problem_gives_every_value_that_its_words_name_and_no_other
 
 
 def test_every_problem_of_the_product_is_made_in_the_words_of_its_row():
-    bridge = Path(__file__).parents[2] / "bridge"
     makers = {
-        file.relative_to(bridge).as_posix()
-        for file in bridge.rglob("*.py")
+        file.relative_to(BRIDGE).as_posix()
+        for file in find_files("Problem")
         for node in ast.walk(parse_source(file))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem"
     }
