@@ -18,6 +18,7 @@ from confluent_kafka import Consumer
 
 from benchmarks.stack import Stack, stack
 from benchmarks.ways import group
+from bridge.formats.pause_reasons import PauseReason
 from tests.servers.process import free_port
 
 NUMBERS: Final = os.environ.get("PARTITIONS", "4,64,256").split(",")
@@ -51,7 +52,7 @@ def _measure(number: str) -> None:
         with on.process("bridge", BRIDGE_GROUP=group(), **environment) as bridge:
             _wait_ready(port)
             start, start_cpu = time.monotonic() - begun, _cpu(bridge.pid)
-            _wait_begun(on)
+            _wait_begun(on, port)
             begun_cpu = _cpu(bridge.pid)
             time.sleep(SETTLE)
             before, cpu, at = _commands(on), _cpu(bridge.pid), time.monotonic()
@@ -81,8 +82,8 @@ def _wait_ready(port: int) -> None:
     raise TimeoutError(f"the bridge is not ready after {READY_WITHIN:.0f} s")
 
 
-def _wait_begun(on: Stack) -> None:
-    """Wait until the ledger knows every partition: of the source, and of its retry and replay topics."""
+def _wait_begun(on: Stack, port: int) -> None:
+    """Wait until the ledger knows all partitions, of retry and replay topics too, and none waits for its start."""
     topics = (
         Consumer({"bootstrap.servers": on.kafka.bootstrap_servers, "group.id": "count"}).list_topics(timeout=10).topics
     )
@@ -91,7 +92,9 @@ def _wait_begun(on: Stack) -> None:
         for name, topic in topics.items()
         if name.startswith("plain") and not name.endswith(".dlq")
     )
-    while sum(int(on.redis.hlen(key)) for key in on.redis.keys("*:joined")) < wanted:
+    while sum(
+        int(on.redis.hlen(key)) for key in on.redis.keys("*:joined")
+    ) < wanted or PauseReason.START_UNKNOWN.encode() in _get(port, "/metrics"):
         time.sleep(0.5)
 
 
