@@ -72,7 +72,7 @@ def find_block(blocks: list[Block], words: str) -> Block:
 
 
 @cache
-def make_root_command() -> click.Command:
+def make_root_command() -> Any:
     """Return the command `bridge` with its subcommands, which takes hundredths of a second to make."""
     return typer.main.get_command(cli)
 
