@@ -230,7 +230,8 @@ class MessageFetcher:
         numbers = ",".join(str(self._backoff.limit(queue, monotonic())) for queue in queues)
         gates = (channel.keys.gates, channel.keys.aside, MOST_ASIDE)
         noted, self._noted = int(self._noted), self._noted or bool(most)  # if the answer is lost, it may be
-        if self._asked_at - self._counted_at > COUNT_OTHERS_EVERY:
+        # Who believes to be alone counts at each take: another worker may have started since.
+        if self._others == 0 or self._asked_at - self._counted_at > COUNT_OTHERS_EVERY:
             self._others = NOT_COUNTED
         limits = [free, owner, numbers, *gates, noted, channel.keys.owners, self._others, waiting]
         return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, *limits]

@@ -170,10 +170,10 @@ def test_of_a_long_queue_each_worker_takes_some_ahead(broker: Broker, start_work
     for _ in range(2):
         start_worker()
     wait_until(lambda: broker.client.zcard("_idle.celery") == 2)
-    for number in range(30):
-        send("nap", 5, number, queue="aside")
+    for number in range(200):
+        send("nap", 0.5, number, queue="aside")
     broker.client.rename("aside", "celery")
-    wait_until(lambda: broker.taken() == 8, 4, "no process idles while it is handed its next message")
+    wait_until(lambda: broker.taken() == 8, 20, "no process idles while it is handed its next message")
 
 
 def test_a_worker_alone_takes_ahead_up_to_its_prefetch_limit(broker: Broker, start_worker: Start, send: Send) -> None:

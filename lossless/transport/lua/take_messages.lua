@@ -24,7 +24,7 @@
 -- @include gated_take
 -- @include nonempty_keys
 
-local LEFT_EACH = 2
+local LEFT_EACH = 8
 local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
 local free, owner = tonumber(ARGV[7]), ARGV[8]
 local refused = acknowledge(held, 17)
