@@ -204,7 +204,7 @@ def test_a_program_halts_a_topic_and_lets_it_go_on(stack: Stack, console: tuple[
         assert viewer.get("/halts").json()["topics"][topic]["by"] == "token nightly as operator"
         resumed = program.post(f"/topics/{topic}/resume", json=wish, headers={"idempotency-key": "2"})
         assert resumed.json()["halted"] is False
-        assert viewer.get("/halts").json() == {"topics": {}}
+        assert viewer.get("/halts").json() == {"topics": {}, "handlers": []}
         assert viewer.get("/policies/odd").json()["fault"] is None
 
 
