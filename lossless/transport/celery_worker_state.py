@@ -28,14 +28,16 @@ def _note_worker(sender: Any, **_: Any) -> None:
 def count_spare_processes() -> int | None:
     """Return how many tasks could begin at once here, less than 0 if some wait for a process.
 
-    None where that is not known (no Celery worker).
+    None where that is not known (no Celery worker). With `--autoscale` the processes that it may still start count too:
+    Celery starts them by the number of tasks that the worker has (celery/worker/autoscale.py, `qty`).
     """
     worker = _workers[0]() if _workers else None
     processes = getattr(getattr(worker, "pool", None), "num_processes", None)
     state = _state()
     if state is None or not processes:
         return None
-    return int(processes) - len(state.reserved_requests)
+    most = getattr(getattr(worker, "autoscaler", None), "max_concurrency", 0)
+    return max(int(processes), int(most)) - len(state.reserved_requests)
 
 
 def runs_in_this_process() -> bool:

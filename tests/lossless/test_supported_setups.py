@@ -48,6 +48,13 @@ def test_a_pool_that_grows_and_shrinks_loses_nothing(
         wait_until(lambda: not broker.left(), what="nothing is left")
 
 
+def test_a_pool_grows_beside_other_workers(broker: Broker, tmp_path: Path, send: Send, ran: Ran):
+    with worker(broker.url, tmp_path, "-c1"), worker(broker.url, tmp_path, "--autoscale=3,1"):
+        for number in range(4):
+            send("nap", 9, number)
+        wait_until(lambda: len(broker.noted("started")) == 4, 8, "each has a process before the first has ended")
+
+
 @pytest.mark.parametrize("name", ["gevent", "eventlet"])
 def test_a_pool_of_greenlets_is_refused_by_name(name: str):
     kind = type("TaskPool", (BasePool,), {"__module__": f"celery.concurrency.{name}"})
