@@ -8,7 +8,6 @@ that a process has reported is read in one call. What is not small, or not there
 import os
 import select
 from collections.abc import Iterator
-from functools import partial
 from pickle import dumps, loads
 from struct import pack, unpack_from
 from typing import Any, Final
@@ -53,21 +52,25 @@ class ReportReader(asynpool.ResultHandler):  # type: ignore[misc]
         if rest:
             reading = self._finish(hub, fd, bytearray(rest))
             hub.add_reader(fd, reading)
-            self._report(hub, reports)
+            self._report(reports)
             next(reading, None)
         else:
-            self._report(hub, reports)
+            self._report(reports)
 
-    def _report(self, hub: Any, reports: list[memoryview]) -> None:
-        """Call Celery's handlers; if one ends the loop's turn by an exception, the others come in the next turn."""
-        for number, report in enumerate(reports):
+    def _report(self, reports: list[memoryview]) -> None:
+        """Call Celery's handlers; what the first of them raises is raised after the last.
+
+        They are no longer in the pipe: a report that nobody hears would be of a task that ended and runs again.
+        """
+        raised: BaseException | None = None
+        for report in reports:
             try:
                 if message := loads(report):
                     self.on_state_change(message)
-            except BaseException:
-                if reports[number + 1 :]:
-                    hub.call_soon(partial(self._report, hub, reports[number + 1 :]))
-                raise
+            except BaseException as error:
+                raised = raised or error
+        if raised is not None:
+            raise raised
 
     def _finish(self, hub: Any, fd: int, begun: bytearray) -> Iterator[None]:
         """Read the rest of one message and no more: as the worker ends, Celery reads on behind it."""
@@ -81,7 +84,7 @@ class ReportReader(asynpool.ResultHandler):  # type: ignore[misc]
                 raise OSError("End of file during message")
             begun += data
         hub.add_reader(fd, self.handle_event, fd)
-        self._report(hub, [memoryview(begun)[HEADER:]])
+        self._report([memoryview(begun)[HEADER:]])
 
 
 def split_reports(data: bytes) -> tuple[list[memoryview], bytes]:
