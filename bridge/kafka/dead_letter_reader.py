@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from bridge.formats import dead_letter_record
 from bridge.formats.dead_letter_record import DeadLetterSummary
 from bridge.formats.delivery_identity import Place
-from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.partition_offsets import Extent, read_extents, starts_of_latest
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_names import TopicNames
 from bridge.settings import Settings
@@ -45,27 +45,40 @@ def read_dead_letters(
     settings: Settings,
     topic: str,
     last: int | None = None,
-    partition: int | None = None,
 ) -> DeadLetterStream:
     """Return the dead letters of this group for a source topic.
 
     Parameters:
         last: how many of the latest records of each partition are read; `None` for all.
-        partition: the source's partition whose dead letters are wanted.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
     there = find_dead_letter_partitions(settings, [topic])[topic]
-    if partition is not None:
-        there = [extent for extent in there if extent.partition == partition % len(there)]
     starts = {extent.place: extent.first if last is None else max(extent.first, extent.end - last) for extent in there}
-    ends = {extent.place: extent.end for extent in there}
+    letters = _read_letters(settings, topic, starts, there)
+    return DeadLetterStream(letters, whole=all(extent.first == 0 for extent in there))
+
+
+def read_latest_of_partition(settings: Settings, topic: str, partition: int, last: int) -> Iterator[DeadLetterSummary]:
+    """Return the latest dead letters of this group for a partition of a source topic, and others beside them.
+
+    Parameters:
+        last: as in `starts_of_latest`.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    there = find_dead_letter_partitions(settings, [topic])[topic]
+    return _read_letters(settings, topic, starts_of_latest(there, partition, last), there)
+
+
+def _read_letters(
+    settings: Settings, topic: str, starts: Mapping[Place, int], there: Iterable[Extent]
+) -> Iterator[DeadLetterSummary]:
+    ends = {extent.place: extent.end for extent in there if extent.place in starts}
     read = map(dead_letter_record.read_dead_letter_summary, read_records(settings, starts, ends))
-    return DeadLetterStream(
-        (found for found in read if found is not None and (found.group, found.topic) == (settings.group, topic)),
-        whole=all(extent.first == 0 for extent in there),
-    )
+    return (found for found in read if found is not None and (found.group, found.topic) == (settings.group, topic))
 
 
 #: Maximum number of a partition's latest dead letters that are read for a report.

@@ -231,6 +231,27 @@ def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
         client.close()
 
 
+def starts_of_latest(extents: Sequence[Extent], partition: int, last: int) -> dict[Place, int]:
+    """Return the offsets to read one of our topics from for the latest records of a source's partition (pure).
+
+    They are written to `partition % count`, and partitions are added: earlier records are where a smaller count led.
+
+    Parameters:
+        extents: the partitions of the topic.
+        last: how many records of the present partition are read; those of the earlier ones together are as many.
+    """
+    if not extents:
+        return {}
+    present = partition % len(extents)
+    earlier = {partition % count for count in range(1, len(extents))} - {present}
+    most = {number: max(1, last // len(earlier)) for number in earlier} | {present: last}
+    return {
+        extent.place: max(extent.first, extent.end - most[extent.partition])
+        for extent in extents
+        if extent.partition in most
+    }
+
+
 def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
     """Return the first and end offset of a partition; retries while it has no leader after its creation or a move.
 

@@ -14,12 +14,13 @@ from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
 from bridge.formats import dead_letter_record, retry_record
 from bridge.formats.dead_letter_record import DeadLetterKey
 from bridge.formats.delivery import Dead, Delivery
+from bridge.formats.delivery_identity import Place
 from bridge.formats.failure import Failure
 from bridge.formats.outbox import MESSAGE_ID_HEADER, OutgoingMessage
 from bridge.formats.record_headers import RecordHeaders
 from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord
-from bridge.kafka.dead_letter_reader import read_dead_letters
-from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.dead_letter_reader import read_latest_of_partition
+from bridge.kafka.partition_offsets import read_extents, starts_of_latest
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.retry_topics import RetryTopics
 from bridge.kafka.topic_names import TopicNames
@@ -210,10 +211,11 @@ class Publisher:
     ) -> dict[ParkedKey, list[retry_record.RetryRecordPosition]]:
         names = self.retries.existing(topic, delays, group)
         there = read_extents(self._settings.of_group(group), names)
-        chosen = [each for each in there if each.partition == self.retries.partition(each.topic, partition)]
-        starts = {each.place: max(each.first, each.end - JUST_WRITTEN) for each in chosen}
-        ends = {each.place: each.end for each in chosen}
-        committed = {each.place: each.committed or 0 for each in chosen}
+        starts: dict[Place, int] = {}
+        for name in names:
+            starts |= starts_of_latest([each for each in there if each.topic == name], partition, JUST_WRITTEN)
+        ends = {each.place: each.end for each in there if each.place in starts}
+        committed = {each.place: each.committed or 0 for each in there}
         parked: dict[ParkedKey, list[retry_record.RetryRecordPosition]] = {}
         for record in read_records(self._settings.of_group(group), starts, ends):
             if (held := retry_record.read_retry_key(record)) is not None:
@@ -225,8 +227,8 @@ class Publisher:
 
     def _recent(self, group: str, topic: str, partition: int) -> set[DeadLetterKey]:
         """Return the keys of the latest dead letters of a partition."""
-        read = read_dead_letters(self._settings.of_group(group), topic, JUST_WRITTEN, partition)
-        return {letter.whose for letter in read.letters}
+        letters = read_latest_of_partition(self._settings.of_group(group), topic, partition, JUST_WRITTEN)
+        return {letter.whose for letter in letters}
 
 
 def _outgoing_record(whose: str, outgoing: OutgoingMessage) -> OutgoingRecord:

@@ -11,10 +11,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
 )
 
 from bridge.formats import retry_record
-from bridge.formats.delivery import Attempts, Delivery, Message
+from bridge.formats.delivery import Attempts, Dead, Delivery, Message
+from bridge.formats.failure import Failure
 from bridge.formats.retry_record import RetryRecordPosition
 from bridge.kafka.publisher import ParkRequest, Publisher
 from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
@@ -281,6 +283,24 @@ def test_what_was_parked_is_found_and_whether_it_has_gone_out_since(stack: Stack
     client.commit(offsets=[TopicPartition(tier, 0, 1)], asynchronous=False)
     client.close()
     assert Publisher(chosen).parked_in([delivery], [60], group) == [[RetryRecordPosition(tier, 0, 0, passed=True)]]
+
+
+@pytest.mark.slow
+def test_what_was_written_before_its_topic_got_more_partitions_is_found(stack: Stack):
+    stack.make_topics("orders", "orders.dlq", "orders.retry.1m", partitions=2)
+    group, topic = stack.environ["BRIDGE_GROUP"], stack.topic("orders")
+    chosen = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": stack.kafka}).of_group(group)
+    message = Message(topic, 5, 7, timestamp=5, origin=f"c {group} log")
+    dead, parked = Delivery(message, "work"), Delivery(message, "work").parked()
+    Publisher(chosen).dead_letter(dead, Dead("permanent", Failure("E", "m", "", 1)), group)
+    assert Publisher(chosen).park([ParkRequest(parked, 60, 1)], group) == [None]
+    admin = AdminClient({"bootstrap.servers": stack.kafka})
+    names = [stack.topic("orders.dlq"), stack.topic("orders.retry.1m")]
+    for grown in admin.create_partitions([NewPartitions(name, 6) for name in names]).values():
+        grown.result(30)
+    eventually(lambda: all(len(admin.list_topics(timeout=10).topics[name].partitions) == 6 for name in names))
+    assert Publisher(chosen).has_dead_letter(dead, group)
+    assert Publisher(chosen).parked_in([parked], [60], group) == [[RetryRecordPosition(names[1], 1, 0, passed=False)]]
 
 
 @pytest.mark.slow

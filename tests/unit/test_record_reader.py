@@ -136,13 +136,28 @@ def test_what_kafka_has_dropped_is_not_the_whole(consumer_of, monkeypatch):
     assert letters(monkeypatch, [extent(0, 4, 5)]) == ([4], False)
 
 
-def test_of_one_partition_only_the_topics_own_is_read(consumer_of, monkeypatch):
+def latest(monkeypatch, count: int, partition: int) -> list[int]:
+    extents = [extent(number, 0, 9) for number in range(count)]
+    monkeypatch.setattr(dead_letter_reader, "read_extents", lambda settings, topics: extents)
+    found = dead_letter_reader.read_latest_of_partition(SETTINGS, "orders", partition, 6)
+    return [each.whose.offset for each in found]
+
+
+def test_letters_of_a_partition_are_also_read_where_they_were_written_before_their_topic_grew(consumer_of, monkeypatch):
+    client = consumer_of([[letter(number, 8) for number in (0, 1, 2, 5)]])
+    assert latest(monkeypatch, 8, 5) == [8] * 4
+    # The earlier partitions share the bound of the present one: a search reads at most twice as many records.
+    assert client.assigned == [(0, 7), (1, 7), (2, 7), (5, 3)]
+
+
+def test_no_partition_is_read_that_never_had_a_letter_of_the_wanted_one(consumer_of, monkeypatch):
     """A dead-letter topic with fewer partitions than its source has those of several in one."""
-    client = consumer_of([[letter(1, 0)]])
-    letters(monkeypatch, [extent(0, 0, 1), extent(1, 0, 1)], partition=3)
-    assert client.assigned == [(1, 0)]
+    client = consumer_of([[letter(0, 8), letter(1, 8)]])
+    latest(monkeypatch, 3, 3)
+    assert client.assigned == [(0, 3), (1, 3)]
 
 
 def test_a_topic_that_is_not_there_has_no_dead_letters(consumer_of, monkeypatch):
     consumer_of()
-    assert letters(monkeypatch, [], partition=3) == ([], True)
+    assert letters(monkeypatch, []) == ([], True)
+    assert latest(monkeypatch, 0, 3) == []
