@@ -19,7 +19,7 @@ HaltedHandlerOption = Annotated[
     str | None, typer.Option("--handler", help="Only this handler; the other handlers of the topics go on.")
 ]
 HaltedKeyOption = Annotated[
-    str | None, typer.Option("--key", help="Only records with this key, of that handler; all other records go on.")
+    str | None, typer.Option("--key", help="Only records of that handler with this key: text, 0x… or base64:….")
 ]
 
 
@@ -74,8 +74,9 @@ def resume(
     if every:
         _decide_halt(resume_every, as_json)
     elif handler:
-        scopes = make_scopes(topics or (), handler, key)
-        _decide_halt(lambda: resume_handlers(app, chosen, routes, scopes, why, by), as_json)
+        _decide_halt(
+            lambda: resume_handlers(app, chosen, routes, make_scopes(topics or (), handler, key), why, by), as_json
+        )
     else:
         _decide_halt(lambda: resume_topics(app, chosen, routes, topics, why, by), as_json)
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from bridge.formats.group_decision import GroupDecision
+from bridge.formats.text_forms import write_octets
 
 _PREFIX: Final = "halt-handler:"
 
@@ -47,23 +48,28 @@ class HaltScope(NamedTuple):
     @property
     def arguments(self) -> str:
         """Return the arguments with which `bridge halt` and `bridge resume` name the scope."""
-        words = [self.topic, "--handler", self.handler, *(() if self.key is None else ("--key", self.shown_key))]
+        words = [
+            self.topic,
+            "--handler",
+            self.handler,
+            *(() if self.written_key is None else ("--key", self.written_key)),
+        ]
         return shlex.join(words)
 
     @property
-    def shown_key(self) -> str:
-        """Return the key for people; bytes that are no UTF-8 are escaped."""
-        return (self.key_bytes or b"").decode("utf-8", "backslashreplace")
+    def written_key(self) -> str | None:
+        """Return the key as the option `--key` takes it, which is printable; `None` if it has none."""
+        return None if self.key_bytes is None else write_octets(self.key_bytes)
 
     @property
     def data(self) -> dict[str, str | None]:
         """Return the scope as JSON."""
-        return {"topic": self.topic, "handler": self.handler, "key": None if self.key is None else self.shown_key}
+        return {"topic": self.topic, "handler": self.handler, "key": self.written_key}
 
     @property
     def words(self) -> str:
         """Return words such as `handler 'charge' of topic 'orders', key '4711',`."""
-        key = "" if self.key is None else f", key {self.shown_key!r},"
+        key = "" if self.key is None else f", key {self.written_key!r},"
         return f"handler {self.handler!r} of topic {self.topic!r}{key}"
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+#: Prefixes of bytes that are written as text; a text that begins with one needs the prefix `text:`.
+_HEX, _BASE64, _TEXT = "0x", "base64:", "text:"
+
 
 def to_text(value: bytes | None) -> str | None:
     """Return bytes in base64; `None` stays `None`."""
@@ -33,6 +36,39 @@ def to_headers(pairs: Iterable[Any] | None) -> tuple[tuple[str, bytes | None], .
         ValueError, TypeError: they are no such pairs.
     """
     return tuple((str(name), to_bytes(given)) for name, given in pairs) if pairs else ()
+
+
+def parse_octets(text: str, what: str) -> bytes:
+    """Return the bytes that a person, or `write_octets`, wrote: text as it is, `0x…` in hexadecimal, `base64:…`;
+    `text:0x…` if the text itself begins so.
+
+    Parameters:
+        what: a noun for the bytes, for the error.
+
+    Raises:
+        ValueError: the text after 0x or base64: is invalid; it says what to write.
+    """
+    try:
+        if text.startswith(_HEX):
+            return bytes.fromhex(text.removeprefix(_HEX))
+        if text.startswith(_BASE64):
+            return b64decode(text.removeprefix(_BASE64), validate=True)
+        return text.removeprefix(_TEXT).encode("utf-8", "surrogateescape")
+    except ValueError:
+        form = "hexadecimal" if text.startswith(_HEX) else "base64"
+        raise ValueError(f"{text!r} is not valid {form}. For this text as a {what}, write {_TEXT}{text}.") from None
+
+
+def write_octets(octets: bytes) -> str:
+    """Return the printable text that `parse_octets` reads as these bytes: text, or hexadecimal if that cannot be."""
+    try:
+        text = octets.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if not text.isprintable():
+        return f"{_HEX}{octets.hex()}"
+    # An empty option or field says nothing: it may be an empty variable of a script.
+    return text if text and not text.startswith((_HEX, _BASE64, _TEXT)) else f"{_TEXT}{text}"
 
 
 def make_printable(text: str, keep: str = "") -> str:

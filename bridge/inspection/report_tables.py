@@ -10,7 +10,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from bridge.formats import group_decision
-from bridge.formats.halt_scope import HaltScope
 from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.inspection.delivery_problems import LOG_CHANGES
 from bridge.inspection.setup_check import CheckFinding
@@ -20,6 +19,7 @@ from bridge.inspection.topic_list import TopicList
 from bridge.jobs.group_facts import format_span
 from bridge.ledger.unaccounted_offsets import AuditLine
 from bridge.ledger.unsettled_retry_records import RetryTopicCount
+from bridge.operator_actions.handler_halt import read_scope
 
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "fault": "red"}
 
@@ -284,7 +284,7 @@ def print_halts(console: Console, halts: dict[str, Any]) -> None:
 
 
 def _print_handler_halt(console: Console, how: dict[str, Any]) -> None:
-    scope = HaltScope(how["topic"], how["handler"], how["key"])
+    scope = read_scope(how["topic"], how["handler"], how["key"])
     if how["halted"]:
         still = "" if how["changed"] else "still "
         print_line(

@@ -16,6 +16,7 @@ from bridge.formats import group_decision
 from bridge.formats.gate_names import held_gate
 from bridge.formats.group_decision import GroupDecision
 from bridge.formats.halt_scope import HaltScope, find_small_halts
+from bridge.formats.text_forms import parse_octets
 from bridge.handler_routes import Routes
 from bridge.ledger.group_access import open_decisions
 from bridge.operator_actions.topic_halt import make_halt_view, make_outcome_data, move_gate, refuse_unknown
@@ -107,8 +108,25 @@ def describe_halt_subject(scope: HaltScope) -> str:
 
 
 def make_scopes(topics: Iterable[str], handler: str, key: str | None) -> list[HaltScope]:
-    """Return the scope of a handler, or of its key, on each topic."""
-    return [HaltScope(topic, handler, key) for topic in topics]
+    """Return the scope of a handler, or of its key, on each topic.
+
+    Raises:
+        HaltRefused: as `read_scope`.
+    """
+    return [read_scope(topic, handler, key) for topic in topics]
+
+
+def read_scope(topic: str, handler: str, key: str | None) -> HaltScope:
+    """Return the scope of a handler, or of its key, which is written as for the option `--key`.
+
+    Raises:
+        HaltRefused: the key is malformed.
+    """
+    try:
+        octets = None if key is None else parse_octets(key, "key")
+    except ValueError as error:
+        raise HaltRefused(str(error)) from None
+    return HaltScope(topic, handler, None if octets is None else octets.decode("utf-8", "surrogateescape"))
 
 
 def _require_haltable(settings: Settings, routes: Routes, scope: HaltScope) -> None:

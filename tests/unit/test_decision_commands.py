@@ -72,6 +72,14 @@ def test_a_handler_and_its_key_are_halted_and_resumed_by_the_same_arguments(monk
         ended = CliRunner().invoke(cli, command)
         assert ended.exit_code == 1
         assert "--handler is empty: nothing was decided" in " ".join(ended.output.split())
+    handler = ("orders", "--handler", "charge")
+    for command in (["halt", *handler, "--key", "0xzz", "--why", "x"], ["resume", *handler, "--key", "0xzz"]):
+        ended = CliRunner().invoke(cli, command)
+        assert ended.exit_code == 1
+        assert "'0xzz' is not valid hexadecimal. For this text as a key, write text:0xzz." in " ".join(
+            ended.output.split()
+        )
+    assert len(asked) == 2
 
 
 def test_all_resumes_topics_handlers_and_keys(monkeypatch: pytest.MonkeyPatch):

@@ -1,5 +1,7 @@
 """A halt of a handler or a key has names that no other halt has, whatever the names hold."""
 
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from bridge.formats.gate_names import gated_dependency, gated_scope, gated_topic, gates_for, held_gate
 from bridge.formats.group_decision import append_decision, halt_key, halted_topic, make_decision_entry, policy_handler
 from bridge.formats.halt_scope import HaltScope, find_small_halts, halted_scope
+from bridge.operator_actions.handler_halt import make_scopes
 
 names = st.text(min_size=1).map(lambda text: text.encode("utf-8", "replace").decode())
 keys = st.binary().map(lambda key: key.decode("utf-8", "surrogateescape"))
@@ -38,8 +41,33 @@ def test_what_names_no_handler_is_no_small_halt(key: str):
 def test_a_scope_is_said_as_its_command_takes_it():
     assert HaltScope("orders", "charge").arguments == "orders --handler charge"
     assert HaltScope("orders", "charge", "it's 1").arguments == "orders --handler charge --key 'it'\"'\"'s 1'"
-    assert HaltScope("orders", "charge", "").arguments == "orders --handler charge --key ''"
+    assert HaltScope("orders", "charge", "").arguments == "orders --handler charge --key text:"
     assert HaltScope("orders", "charge", "4711").words == "handler 'charge' of topic 'orders', key '4711',"
+
+
+@given(names, names, keys)
+def test_the_shown_command_and_the_json_name_the_same_key_whatever_its_bytes(topic: str, handler: str, key: str):
+    scope = HaltScope(topic, handler, key)
+    *_, option, written = shlex.split(scope.arguments)
+    assert (option, written) == ("--key", scope.data["key"])
+    assert make_scopes([topic], handler, written) == [scope]
+    assert written.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("typed", "key", "written"),
+    [
+        ("\udcff\x01", b"\xff\x01", "0xff01"),
+        ("0x35", b"5", "5"),
+        ("base64:NQ==", b"5", "5"),
+        ("text:0x35", b"0x35", "text:0x35"),
+        ("text:", b"", "text:"),
+        ("47 11/ä", "47 11/ä".encode(), "47 11/ä"),
+    ],
+)
+def test_a_key_is_typed_as_for_a_redrive(typed: str, key: bytes, written: str):
+    (scope,) = make_scopes(["orders"], "charge", typed)
+    assert (scope.key_bytes, scope.written_key) == (key, written)
 
 
 def test_the_gate_of_a_halt_stands_behind_the_others():

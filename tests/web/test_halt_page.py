@@ -285,7 +285,7 @@ def test_a_reader_sees_a_policy_and_has_no_form(console):
         assert "needs the role operator" in page
 
 
-@pytest.mark.parametrize("key", [None, "47 11/ä"])
+@pytest.mark.parametrize("key", [None, "47 11/ä", "0xff01", "text:0x35", "text:"])
 def test_a_handler_or_a_key_is_halted_and_resumed_on_the_page_of_its_topic(ann, console, desk, key):
     (topic,) = desk.routes.topics
     query = urlencode({"handler": HANDLER, **({} if key is None else {"key": key})})

@@ -15,7 +15,7 @@ from bridge.inspection.status import REDACTED, redact_halt
 from bridge.operator_actions import handler_halt
 from bridge.operator_actions import handler_policy as policies
 from bridge.operator_actions import topic_halt as halts
-from bridge.operator_actions.handler_halt import describe_halt_subject, is_halt_of
+from bridge.operator_actions.handler_halt import describe_halt_subject, is_halt_of, read_scope
 
 operations: Final = OperationTable()
 
@@ -124,7 +124,7 @@ def _read_scope(topic: str, body: shapes.HaltDecision) -> HaltScope | None:
     """Return the handler or key that a request names; `None`: the whole topic."""
     if body.key is not None and not body.handler:
         raise HaltRefused("A key is one key of a handler: name the `handler` too. Nothing was changed.")
-    return HaltScope(topic, body.handler, body.key) if body.handler else None
+    return read_scope(topic, body.handler, body.key) if body.handler else None
 
 
 def _answer_handler(asked: ApiRequest, found: Mapping[str, Any]) -> shapes.Halted:

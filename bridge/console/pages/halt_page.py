@@ -17,7 +17,13 @@ from bridge.formats.halt_scope import HaltScope
 from bridge.inspection.status import REDACTED, redact_halt
 from bridge.operator_actions import handler_halt
 from bridge.operator_actions import topic_halt as commands
-from bridge.operator_actions.handler_halt import describe_halt_subject, halt_handlers, is_halt_of, resume_handlers
+from bridge.operator_actions.handler_halt import (
+    describe_halt_subject,
+    halt_handlers,
+    is_halt_of,
+    read_scope,
+    resume_handlers,
+)
 
 #: The seconds to wait for the topic's state: the form works without it.
 STATUS_WITHIN = 0.5
@@ -42,7 +48,7 @@ class HaltSubject(NamedTuple):
             return self.topic
         if self.scope.key is None:
             return f"{self.scope.handler} on {self.topic}"
-        key = "One key" if self.key_hidden else f"Key {self.scope.shown_key}"
+        key = "One key" if self.key_hidden else f"Key {self.scope.written_key}"
         return f"{key} of {self.scope.handler} on {self.topic}"
 
     @property
@@ -55,8 +61,8 @@ class HaltSubject(NamedTuple):
         """Return the query of its addresses."""
         if self.scope is None:
             return ""
-        named = {"handler": self.scope.handler, **({} if self.scope.key is None else {"key": self.scope.key})}
-        return f"?{urlencode(named, errors='replace')}"
+        key = self.scope.written_key
+        return f"?{urlencode({'handler': self.scope.handler, **({} if key is None else {'key': key})})}"
 
     @property
     def arguments(self) -> str:
@@ -105,8 +111,8 @@ def _read_subject(request: Request) -> HaltSubject:
     hidden = not console.get_masks(request).searches_keys([topic])
     if not handler:
         return HaltSubject(topic, None, hidden)
-    # The empty field of the form stands for every key: a key without characters is halted by the command.
-    return HaltSubject(topic, HaltScope(topic, handler, str(key) if key else None), hidden)
+    # The empty field of the form stands for every key: the empty key is written `text:`.
+    return HaltSubject(topic, read_scope(topic, handler, str(key) if key else None), hidden)
 
 
 def _read_halt(request: Request, subject: HaltSubject) -> dict[str, Any] | None:
@@ -232,7 +238,7 @@ def list_handler_halts(status: Mapping[str, Any], topic: str, *, hidden: bool) -
         if each["topic"] != topic:
             continue
         is_hidden = each["key"] is not None and (hidden or each["key"] == REDACTED)
-        subject = HaltSubject(topic, HaltScope(topic, each["handler"], each["key"]))
+        subject = HaltSubject(topic, read_scope(topic, each["handler"], None if is_hidden else each["key"]))
         rows.append(
             HandlerHaltRow(
                 each["handler"],

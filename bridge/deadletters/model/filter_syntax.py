@@ -2,7 +2,6 @@
 and the ends of a redrive's range (pure).
 """
 
-import binascii
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Sequence
@@ -13,12 +12,11 @@ from bridge.deadletters.model.search_words import split_words
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import FilterFault, NoMoment
 from bridge.formats.delivery import Headers
+from bridge.formats.text_forms import parse_octets, write_octets
 
 _AGO: Final = re.compile(r"([0-9]+)\s*(s|m|h|d|w)")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAYS: Final = {"today": 0, "yesterday": 1}
-#: Prefixes of a key or a header's value; a text that begins with one needs the prefix `text:`.
-_HEX, _BASE64, _TEXT = "0x", "base64:", "text:"
 
 
 def parse_moment(text: str, now: float) -> int:
@@ -60,7 +58,7 @@ def parse_key(text: str) -> bytes:
     Raises:
         FilterFault: the text after 0x or base64: is invalid.
     """
-    return _parse_bytes(text, "key")
+    return _parse_octets(text, "key")
 
 
 def parse_header(text: str) -> tuple[str, str]:
@@ -83,27 +81,19 @@ def parse_header_value(text: str, name: str) -> str:
     Raises:
         FilterFault: the text after 0x or base64: is invalid.
     """
-    return _parse_bytes(text, f"value of header {name!r}").decode("utf-8", "surrogateescape")
+    return _parse_octets(text, f"value of header {name!r}").decode("utf-8", "surrogateescape")
 
 
 def write_header_value(value: str) -> str:
     """Return the text that `parse_header_value` reads as this value: text, or hexadecimal if it is no text."""
-    octets = value.encode("utf-8", "surrogateescape")
-    if "\0" in value or octets != value.encode("utf-8", "replace"):
-        return f"{_HEX}{octets.hex()}"
-    return f"{_TEXT}{value}" if value.startswith((_HEX, _BASE64, _TEXT)) else value
+    return write_octets(value.encode("utf-8", "surrogateescape")) if value else value
 
 
-def _parse_bytes(text: str, what: str) -> bytes:
+def _parse_octets(text: str, what: str) -> bytes:
     try:
-        if text.startswith(_HEX):
-            return bytes.fromhex(text.removeprefix(_HEX))
-        if text.startswith(_BASE64):
-            return b64decode(text.removeprefix(_BASE64), validate=True)
-        return text.removeprefix(_TEXT).encode("utf-8", "surrogateescape")
-    except (ValueError, binascii.Error):
-        form = "hexadecimal" if text.startswith(_HEX) else "base64"
-        raise FilterFault(f"{text!r} is not valid {form}. For this text as a {what}, write {_TEXT}{text}.") from None
+        return parse_octets(text, what)
+    except ValueError as error:
+        raise FilterFault(str(error)) from None
 
 
 def parse_statuses(texts: Iterable[str]) -> tuple[LetterStatus, ...]:
@@ -266,7 +256,7 @@ class _Key(_Number):
         return b64decode(data, validate=True)
 
     def write(self, data: str) -> list[str]:
-        return [f"{_BASE64}{data}"]
+        return [f"base64:{data}"]
 
     def matches(self, wanted: bytes, had: bytes | None) -> bool:
         return had == wanted

@@ -114,7 +114,10 @@ class HaltDecision(Deciding):
     """The halt or the resumption of a topic, or of one handler or key of it, with its reason."""
 
     handler: Annotated[str, Field(max_length=1_000, description="Only this handler; empty: the whole topic.")] = ""
-    key: Annotated[str | None, Field(max_length=1_000, description="Only this key, of that handler.")] = None
+    key: Annotated[
+        str | None,
+        Field(max_length=1_000, description="Only this key of that handler: text, `0x…` or `base64:…`."),
+    ] = None
 
 
 class Halted(CommandOutput):
