@@ -1,7 +1,8 @@
 """A producer whose `publish` returns once each record is acknowledged, refused or given up."""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 #: Seconds to wait for Kafka's acknowledgement; more than librdkafka's own `message.timeout.ms`, so that afterwards no
 #: record is in flight.
 ACKNOWLEDGED_WITHIN: Final = 20.0
+#: Seconds for which the number of a topic's partitions is cached: partitions are added to a topic in use.
+PARTITIONS_KNOWN_FOR: Final = 60.0
 
 
 #: Permanent errors: no topic can have this name.
@@ -82,10 +85,11 @@ class AcknowledgedProducer:
     (bridge.kafka.clients.producer_client).
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
         self._producer: Producer = producer_client(settings.kafka)
-        self._partitions: dict[str, int] = {}
+        #: By topic how many partitions it has, and when Kafka was asked.
+        self._partitions: dict[str, tuple[int, float]] = {}
 
     def publish(self, topic: str, delivery: Delivery, headers: RecordHeaders) -> None:
         """Write a delivery's key and value with these headers, and wait until every in-sync replica has the record.
@@ -204,12 +208,13 @@ class AcknowledgedProducer:
 
     def _partition(self, topic: str, source: int) -> int:
         """Return the source's partition number if the topic has it, else a number that is always the same."""
-        if topic not in self._partitions:
+        count, asked_at = self._partitions.get(topic, (0, float("-inf")))
+        if self._clock() - asked_at >= PARTITIONS_KNOWN_FOR:
             with suppress(KafkaException):
                 known = self._producer.list_topics(topic, timeout=5).topics[topic]
                 if known.error is None and known.partitions:
-                    self._partitions[topic] = len(known.partitions)
-        count = self._partitions.get(topic)
+                    count = len(known.partitions)
+                    self._partitions[topic] = (count, self._clock())
         # Without metadata the partitioner decides; the record then waits in librdkafka for the topic.
         return source % count if count else -1
 

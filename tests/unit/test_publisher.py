@@ -1,5 +1,6 @@
 """A producer that can't go on is made anew, and whatever it raises ends as an answer to the one who publishes."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from bridge.settings import EnvironmentSettings, FileSettings, Settings
 
 FATAL = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence desynchronization", fatal=True)
 DELIVERY = Delivery(Message("orders", 0, 7), "work")
+SETTINGS = Settings(FileSettings(), EnvironmentSettings(), "", {})
 DEAD = Dead("permanent", Failure("E", "m", "", 1))
 
 
@@ -47,11 +49,44 @@ class Desynchronized:
 def test_a_fatal_error_fails_one_publication_and_the_next_has_a_new_producer(how: str, monkeypatch):
     Desynchronized.made = 0
     monkeypatch.setattr(acknowledged_producer, "producer_client", lambda properties: Desynchronized(how))
-    made = Publisher(Settings(FileSettings(), EnvironmentSettings(), "", {}))
+    made = Publisher(SETTINGS)
     with pytest.raises(PublishFailed, match="orders-0-7"):
         made.dead_letter(DELIVERY, DEAD, "bridge")
     made.dead_letter(DELIVERY, DEAD, "bridge")
     assert Desynchronized.made == 2
+
+
+class Growing(Desynchronized):
+    """A producer whose topic gets more partitions."""
+
+    def __init__(self) -> None:
+        self.count: int | None = 4
+        self.how, self.written, self.asked = "fine", list[int](), 0
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        self.asked += 1
+        if self.count is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=range(self.count))})
+
+    def produce(self, topic: str, on_delivery: Any, **options: Any) -> None:
+        super().produce(topic, on_delivery, **options)
+        self.written.append(options["partition"])
+
+
+def test_partitions_added_to_a_dead_letter_topic_are_written_to_soon_by_a_worker_that_is_not_restarted(monkeypatch):
+    kafka, now = Growing(), [0.0]
+    monkeypatch.setattr(acknowledged_producer, "producer_client", lambda properties: kafka)
+    made = acknowledged_producer.AcknowledgedProducer(SETTINGS, lambda: now[0])
+
+    def write_at(moment: float, count: int | None) -> tuple[int, int]:
+        now[0], kafka.count = moment, count
+        made.publish("orders.dlq", Delivery(Message("orders", 5, 7), "work"), [])
+        return kafka.written[-1], kafka.asked
+
+    assert [write_at(0, 4), write_at(59, 8), write_at(60, 8), write_at(61, 8)] == [(1, 1), (1, 1), (5, 2), (5, 2)]
+    # While Kafka does not say how many there are, the number is the last known one.
+    assert write_at(120, None) == (5, 3)
 
 
 class Takes:
@@ -100,7 +135,7 @@ class Topics:
 def parking(monkeypatch: pytest.MonkeyPatch, refuses: Any = lambda record: None) -> tuple[Publisher, Takes, Topics]:
     takes, topics = Takes(refuses), Topics()
     monkeypatch.setattr(acknowledged_producer, "producer_client", lambda properties: takes)
-    made = Publisher(Settings(FileSettings(), EnvironmentSettings(), "", {}))
+    made = Publisher(SETTINGS)
     made.retries = topics  # type: ignore[assignment]
     return made, takes, topics
 
