@@ -70,11 +70,12 @@ def list_topics(app: Celery, settings: Settings, routes: Routes, *, create: bool
     surveyed = survey_topics(admin, settings, routes, changed, others)
     if create:
         made = _create_missing(admin, [seen.ours for seen in surveyed if seen.use == "needed"])
-        # A broker may list new topics some moments after its controller has created them.
+        # A broker may list new topics and partitions some moments after its controller has created them.
         until = time.monotonic() + ANSWER_WITHIN
         while made and time.monotonic() < until:
             surveyed = survey_topics(admin, settings, routes, changed, others)
-            made -= {seen.ours.name for seen in surveyed if seen.partitions is not None}
+            listed = {seen.ours.name: seen.partitions or 0 for seen in surveyed}
+            made = {name: count for name, count in made.items() if listed.get(name, 0) < count}
             time.sleep(0.1 if made else 0.0)
     foreign, unknown = _other_application(admin, settings, routes)
     return TopicList(
@@ -123,20 +124,22 @@ def _count_unsettled(settings: Settings, routes: Routes, names: list[str]) -> di
     return counts
 
 
-def _create_missing(admin: AdminClient, wanted: list[ManagedTopic]) -> set[str]:
-    """Create the missing topics except sources; return the names.
+def _create_missing(admin: AdminClient, wanted: list[ManagedTopic]) -> dict[str, int]:
+    """Create the missing topics except sources, and add missing partitions; return what is new.
 
     The owner of a source creates it, because only the owner knows how many partitions it needs.
+
+    Returns:
+        by topic the partitions that it has at least.
     """
     cluster = read_cluster(admin)
     known, sources = cluster.named, cluster.shapes
-    made = {ours.name for ours in wanted if ours.kind is TopicKind.CONTROL and ours.name not in known}
+    made = [ours.name for ours in wanted if ours.kind is TopicKind.CONTROL and ours.name not in known]
     for name in made:
         used = {ours.name for ours in wanted if ours.kind is TopicKind.SOURCE}
         create_control_topic(admin, name, {topic: sources[topic] for topic in used if topic in sources})
     beside = [ours for ours in wanted if ours.source in sources and ours.kind is not TopicKind.SOURCE]
-    made |= {*create_topics(admin, [ours for ours in beside if ours.name not in known], sources)}
+    made += create_topics(admin, [ours for ours in beside if ours.name not in known], sources)
     there = [ours for ours in beside if ours.name in sources]
     small = [ours for ours in there if sources[ours.name].partitions < ours.shape(sources[ours.source]).partitions]
-    add_partitions(admin, small, sources)
-    return made
+    return dict.fromkeys(made, 1) | add_partitions(admin, small, sources)

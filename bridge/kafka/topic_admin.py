@@ -147,8 +147,14 @@ def create_control_topic(admin: AdminClient, name: str, sources: Mapping[str, To
         _is_there(name, why, "with cleanup.policy=compact and one partition; until then decisions are in Redis alone")
 
 
-def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: Mapping[str, TopicShape]) -> None:
-    """Give topics the partitions that they need beside their sources; refusals are logged and left to a person."""
+def add_partitions(
+    admin: AdminClient, wanted: Iterable[ManagedTopic], sources: Mapping[str, TopicShape]
+) -> dict[str, int]:
+    """Give topics the partitions that they need beside their sources; refusals are logged and left to a person.
+
+    Returns:
+        how many partitions each topic has now, without those refused.
+    """
     grown = list(wanted)
     added = {ours.name: ours.shape(sources[ours.source]).partitions for ours in grown}
     answers: dict[str, KafkaError | None] = {}
@@ -161,6 +167,7 @@ def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: 
             logger.info("topic %r has %s now.", name, format_count(added[name], "partition"))
         else:
             logger.error("topic %r could not be given %d partitions: %s.", name, added[name], explain_error(why))
+    return {name: added[name] for name, why in answers.items() if why is None}
 
 
 def split_requests(items: Sequence[Item], replicas: Sequence[int]) -> list[list[Item]]:

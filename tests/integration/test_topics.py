@@ -196,6 +196,14 @@ def test_what_a_member_consumes_that_this_redis_does_not_know_is_another_applica
 
 
 @pytest.mark.slow
+def test_topics_that_got_more_partitions_are_listed_with_them_at_once(stack: Stack):
+    stack.make_topics("orders", partitions=3)
+    stack.make_topics("orders.replay", "orders.dlq")
+    found = listed(stack, "--create", code=0)
+    assert [found[name]["partitions"] for name in ("orders.replay", "orders.dlq")] == [3, 3]
+
+
+@pytest.mark.slow
 def test_a_source_that_got_more_partitions_has_as_many_beside_it_after_the_next_start(stack: Stack):
     stack.make_topics("orders", "orders.replay")
     admin = AdminClient({"bootstrap.servers": stack.kafka})

@@ -237,7 +237,8 @@ def test_what_is_decided_is_lost_no_sooner_than_any_source():
 def test_a_topic_with_fewer_partitions_than_its_source_gets_as_many(error: Any, said: str, caplog):
     caplog.set_level(logging.INFO)
     admin = Admin(error)
-    add_partitions(admin, [HOUR], SOURCES)  # type: ignore[arg-type]
+    added = add_partitions(admin, [HOUR], SOURCES)  # type: ignore[arg-type]
+    assert added == ({} if error else {"orders.retry.1h": 6})
     assert [(more.topic, more.new_total_count) for more in admin.asked] == [("orders.retry.1h", 6)]
     assert said in caplog.text
     add_partitions(admin, [], SOURCES)  # type: ignore[arg-type]
