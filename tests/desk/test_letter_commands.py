@@ -179,6 +179,7 @@ def test_what_was_put_aside_says_why_and_how_it_goes_back_if_that_was_a_mistake(
     assert "a load test's" in page
     again = "bridge redrive orders --partition 0 --from 1234 --to 1235 --handler orders.handlers.charge --again --wait"
     assert again in page
+    assert "bridge deadletters discard 1 --why" in page
 
 
 @pytest.mark.parametrize("command", ["list", "groups"])

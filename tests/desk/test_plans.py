@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from bridge.deadletters.db import audit_rows, letter_rows, plan_item_rows
+from bridge.deadletters.db import audit_rows, letter_payload, letter_rows, plan_item_rows
 from bridge.deadletters.db.database import Database, require_same_cluster
+from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay import ledger_fates, plan_preview
 from bridge.deadletters.replay import plan_service as desk_plans
+from bridge.deadletters.replay.plan_action import DiscardAction
 from bridge.deadletters.replay.plan_runner import SendingRate
 from bridge.deadletters.replay.plan_service import PlanService
 from bridge.errors import DeskOfAnotherKafka, KafkaUnavailable, NoSuchPlan, PlanRefused
@@ -134,6 +136,47 @@ def test_letters_are_archived_without_kafka_and_redis(plans, database):
     assert (done.state, done.outcomes, done.is_over) == (PlanState.DONE, {"done": 6}, True)
     with pytest.raises(PlanRefused, match="is done"):
         plans.apply(plan.id, "ann")
+
+
+@pytest.mark.parametrize(
+    ("named", "status", "count"),
+    [
+        (False, (), 5),
+        (True, (), 1),
+        (False, (LetterStatus.ARCHIVED,), 1),
+        (False, (LetterStatus.OPEN, LetterStatus.ARCHIVED), 6),
+        (True, (LetterStatus.OPEN,), 0),
+    ],
+)
+def test_archived_letters_are_discarded_where_their_ids_or_status_name_them(plans, database, named, status, count):
+    fill(database)
+    with database.writing() as connection:
+        archived = letter(connection, kind(connection, HANDLER), 11, LetterStatus.ARCHIVED)
+    asked = LetterFilter(ids=(archived,) if named else (), statuses=status)
+    counts = make(plans, PlanKind.DISCARD, asked, why="no such shop").counts
+    assert counts.letters == count
+    assert [*counts.warnings] == ([] if count else [f"letter {archived} is archived, and stays so"])
+
+
+def test_an_archived_letter_is_discarded_unless_a_redrive_has_its_delivery_in_flight(plans, database):
+    with database.writing() as connection:
+        mine = kind(connection, HANDLER)
+        free, sent, before = (
+            letter(connection, mine, offset, LetterStatus.ARCHIVED, number=2) for offset in (11, 12, 13)
+        )
+    plan, other = make(plans, PlanKind.DISCARD, LetterFilter(ids=(free, sent, before)), why="no such shop"), make(plans)
+    with database.writing() as connection:
+        in_flight = [PlanItem(offset, None, f"orders-0-{offset}:{HANDLER}", 0) for offset in (12, 13)]
+        plan_item_rows.add_items(connection, other.id, in_flight, canary=False)
+        plan_item_rows.claim_items(connection, other.id, {12: None, 13: LogPosition("orders.replay", 0, 0)}, 1)
+        spot = LogPosition("orders.replay", 0, 0)
+        plan_item_rows.note_sent_records(connection, other.id, [SentRecord(13, 2, spot)], 1)
+        found = plan_item_rows.read_items(connection, plan.id, 0, 10)
+        taken = DiscardAction(database, plan, None).take(connection, found, 2)  # type: ignore[arg-type]
+        status = letter_payload.read_letter_standings(connection, [free, sent, before])
+    assert taken.skipped == {2: f"plan {other.id} has it in flight"}
+    assert [each.item.letter_id for each in taken.claimed] == [free, before]
+    assert [status[each].status for each in (free, sent, before)] == ["discarded", "archived", "discarded"]
 
 
 def test_a_plan_that_is_not_there_or_is_over_is_refused_with_what_to_do(plans, database):

@@ -23,10 +23,17 @@ def done(stack: Stack, topic: str, key: bytes) -> list[str]:
     return [run.coordinates for run in stack.runs(topic) if run.outcome == "done" and run.key == key]
 
 
-@pytest.mark.parametrize("topic", ["keyed", "keyed_batches"])
-@pytest.mark.parametrize("end", [PlanKind.REPLAY, PlanKind.DISCARD])
+@pytest.mark.parametrize(
+    ("topic", "ends"),
+    [
+        ("keyed", [PlanKind.REPLAY]),
+        ("keyed", [PlanKind.ARCHIVE, PlanKind.DISCARD]),
+        ("keyed_batches", [PlanKind.REPLAY]),
+        ("keyed_batches", [PlanKind.DISCARD]),
+    ],
+)
 def test_what_is_behind_a_dead_letter_waits_through_restarts_and_goes_out_in_order_once_it_has_ended(
-    stack: Stack, tmp_path: Path, topic: str, end: PlanKind
+    stack: Stack, tmp_path: Path, topic: str, ends: list[PlanKind]
 ):
     mended, settings = tmp_path / "mended", {topic: HOLD}
     start(stack, topic, **settings)
@@ -51,13 +58,14 @@ def test_what_is_behind_a_dead_letter_waits_through_restarts_and_goes_out_in_ord
         eventually(lambda: any(" the order, since " in each for each in json_of(stack, "status")["problems"]), 40)
 
         mended.touch()
-        if end is PlanKind.REPLAY:
+        if ends == [PlanKind.REPLAY]:
             plan = here.plans.wait(here.plans.apply(replay(here).id, "ann").id)
             assert plan.outcomes == {"done": 1}
         else:
-            draft = here.plans.make(PlanKind.DISCARD, LetterFilter(), PlanOptions(), "ann", "a look")
-            here.plans.wait(here.plans.apply(draft.id, "ann").id)
-        left = [*(a if end is PlanKind.REPLAY else a[1:]), further]
+            for end in ends:
+                draft = here.plans.make(end, LetterFilter(ids=(1,)), PlanOptions(), "ann", "a look")
+                assert here.plans.wait(here.plans.apply(draft.id, "ann").id).counts.letters == 1
+        left = [*(a if ends == [PlanKind.REPLAY] else a[1:]), further]
         # Those of its batch look for it up to a minute later.
         eventually(lambda: done(stack, topic, b"a")[1:] == left, 120, "in their order")
     eventually(lambda: stack.committed(topic) == 14, 20)

@@ -98,7 +98,8 @@ def test_a_filter_becomes_a_plan_of_its_open_letters_and_says_that_their_number_
         ({"scope": "ids", "ids": "1,x"}, "is no number"),
         ({"what": "delete"}, "is nothing that is done with letters"),
         ({"handler": "orders.handlers.chrge"}, "is &#39;orders.handlers.charge&#39; meant?"),
-        ({"status": "resolved"}, "Only open letters"),
+        ({"status": "resolved"}, "Only open letters are replayed"),
+        ({"status": "resolved", "what": "discard"}, "Only open letters and archived ones are discarded"),
     ],
 )
 def test_what_can_mean_nothing_makes_no_plan_and_says_why(console, ann, database, fields, words):

@@ -334,5 +334,8 @@ def list_next_commands(letter: LetterView) -> list[str]:
         case LetterStatus.DISCARDED | LetterStatus.ARCHIVED if it.origin == "bridge":
             # For a discard by mistake: run it again, whatever its fate in the ledger.
             place = f"{it.topic} --partition {it.partition} --from {it.offset} --to {it.offset + 1}"
-            return [f"bridge redrive {place} --handler {it.handler} --again --wait", mine]
+            found = [f"bridge redrive {place} --handler {it.handler} --again --wait"]
+            if it.status is LetterStatus.ARCHIVED:
+                found.append(f'bridge deadletters discard {it.id} --why "…"')
+            return [*found, mine]
     return [mine]

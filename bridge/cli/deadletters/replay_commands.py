@@ -187,6 +187,8 @@ def discard(
 ) -> None:
     """Discard dead letters, with a reason: the ledger notes their deliveries as discarded.
 
+    Archived letters are discarded too where their ids, or --status archived, name them.
+
     Example: bridge deadletters discard --handler orders.handlers.charge --key test-7 --why "a load test's"
     """
     _end_letters(context, PlanKind.DISCARD, chosen, why, every, yes, by, as_json)

@@ -20,7 +20,7 @@ from bridge.deadletters.model.filter_syntax import (
     ValueType,
 )
 from bridge.deadletters.model.search_words import mark_header, split_words
-from bridge.deadletters.model.stored_letter import REASONS, LetterStatus, StoredLetter
+from bridge.deadletters.model.stored_letter import DISCARDABLE, REASONS, LetterStatus, StoredLetter
 from bridge.errors import FilterFault
 from bridge.formats.text_forms import format_count
 
@@ -220,17 +220,32 @@ class LetterFilter:
         return tuple(dict.fromkeys((*split_words(self.text), *marks)))
 
     def only_open(self) -> Self:
-        """Return the same filter for open letters, the only ones that are replayed or discarded.
+        """Return the same filter for open letters, the only ones that are replayed.
 
         Raises:
             FilterFault: it selects other statuses, and not open.
         """
         if self.statuses and LetterStatus.OPEN not in self.statuses:
             raise FilterFault(
-                f"Only open letters are replayed or discarded, and this selects {' or '.join(self.statuses)} ones: "
+                f"Only open letters are replayed, and this selects {' or '.join(self.statuses)} ones: "
                 "leave the status out."
             )
         return replace(self, statuses=(LetterStatus.OPEN,))
+
+    def only_discardable(self) -> Self:
+        """Return the same filter for letters that are discarded: open ones, and archived ones that it names, by their
+        ids or their status.
+
+        Raises:
+            FilterFault: it selects other statuses, and neither open nor archived.
+        """
+        named = self.statuses or ((*DISCARDABLE,) if self.ids else (LetterStatus.OPEN,))
+        if not (taken := tuple(status for status in DISCARDABLE if status in named)):
+            raise FilterFault(
+                f"Only open letters and archived ones are discarded, and this selects {' or '.join(named)} ones: "
+                "leave the status out."
+            )
+        return replace(self, statuses=taken)
 
     def to_data(self) -> dict[str, Any]:
         """Return the filter as JSON, without empty fields: a key as base64, headers as people write them."""

@@ -27,6 +27,8 @@ class LetterStatus(StrEnum):
 REASONS: Final = ("exhausted", "permanent", "undecodable", "poison", "expired", "unknown_handler")
 #: The statuses of ended letters, which are cleaned up after a while.
 ENDED: Final = (LetterStatus.RESOLVED, LetterStatus.DISCARDED, LetterStatus.ARCHIVED)
+#: The statuses of letters that may be discarded. An archived one may still be dead in the ledger, and hold its key.
+DISCARDABLE: Final = (LetterStatus.OPEN, LetterStatus.ARCHIVED)
 #: The cause of letters that old versions recorded, and of those beyond the most causes of a group.
 UNKNOWN_CAUSE: Final = "unknown"
 OTHER_CAUSE: Final = "other"

@@ -13,7 +13,7 @@ from bridge.deadletters.db.letter_payload import LetterStanding
 from bridge.deadletters.db.plan_counts import DeadDelivery
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
-from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
+from bridge.deadletters.model.stored_letter import DISCARDABLE, LetterIdentity, LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.formats.delivery_identity import Origin
 from bridge.ledger import Fate
@@ -208,6 +208,7 @@ class ArchiveAction:
         """Change the status of letters that have an expected one and are unchanged; skip the others."""
         found = letter_payload.read_letter_standings(connection, [item.letter_id or 0 for item in waiting], lock=True)
         by = find_plan_makers(connection, found.values())
+        in_flight = self._find_in_flight(connection, found.values())
         skipped: dict[int, str] = {}
         claimed: list[ClaimedDelivery] = []
         for item in waiting:
@@ -218,12 +219,18 @@ class ArchiveAction:
                 skipped[item.position] = explain_lateness(letter, by)
             elif letter.failures != item.failures:
                 skipped[item.position] = "it has died again since the plan was made"
+            elif letter.id in in_flight:
+                skipped[item.position] = in_flight[letter.id]
             else:
                 claimed.append(ClaimedDelivery(item, None))
         ids = [each.item.letter_id for each in claimed if each.item.letter_id]
         for status in self.before:
             letter_rows.change_letter_status(connection, ids, status, self.after, at, self._plan.id)
         return TakenDeliveries(claimed, skipped)
+
+    def _find_in_flight(self, connection: Connection, found: Iterable[LetterStanding]) -> Mapping[int, str]:
+        """Return, by id, why letters are left out whose delivery is in flight: none, for only their status changes."""
+        return {}
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
         """Return nothing done: to do it again is harmless."""
@@ -243,12 +250,19 @@ class DiscardAction(ArchiveAction):
     Before that the letter is claimed, so that no replay takes it.
     """
 
-    before = (LetterStatus.OPEN,)
+    before = DISCARDABLE
     after = LetterStatus.DISCARDED
 
     def __init__(self, database: Database, plan: BulkPlan, fates: LedgerFates) -> None:
         super().__init__(plan)
         self._database, self._fates = database, fates
+
+    def _find_in_flight(self, connection: Connection, found: Iterable[LetterStanding]) -> Mapping[int, str]:
+        """Return why archived letters are left out that a redrive has sent: their key is freed when that has ended."""
+        archived = [letter for letter in found if letter.is_ours and letter.status is LetterStatus.ARCHIVED]
+        ahead = PlanConflicts.find_conflicts(connection, self._plan.id, [letter.delivery for letter in archived])
+        whys = {letter.id: ahead.of_own(letter.delivery, letter.number) for letter in archived}
+        return {id_: why for id_, why in whys.items() if why}
 
     def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
         """Note the discards in the ledger; a delivery that is done stays done."""

@@ -32,6 +32,17 @@ from bridge.ledger.group_members import GroupMembers
 from bridge.settings import Settings
 
 
+def choose_letters(what: PlanKind, filter_: LetterFilter) -> LetterFilter:
+    """Return the filter of those letters that a plan may take (pure).
+
+    Raises:
+        FilterFault: the filter selects other statuses alone.
+    """
+    if what is PlanKind.ARCHIVE and filter_.statuses:
+        return filter_
+    return filter_.only_discardable() if what is PlanKind.DISCARD else filter_.only_open()
+
+
 def find_known_handlers(app: Celery, settings: Settings, routes: Routes) -> frozenset[str]:
     """Return the names of the handlers that this app or a living worker knows; without Redis those of the app."""
     names = set(routes.handlers)
@@ -124,18 +135,15 @@ class PlanCounter:
         with self._database.reading() as connection:
             heaps = plan_counts.count_letter_heaps(connection, plan_id)
             replaying = plan_counts.count_replaying_letters(connection, filter_)
-            ended = (
-                plan_counts.find_ended_letters(connection, filter_.ids)
-                if what is not PlanKind.ARCHIVE or not filter_.statuses
-                else []
-            )
+            ended = plan_counts.find_ended_letters(connection, filter_.ids)
+        taken = choose_letters(what, filter_).statuses
         found = PlanCounts(
             letters=sum(heap.letters for heap in heaps),
             handlers=_count_handlers(heaps),
             replaying=replaying,
             foreign=sum(heap.letters for heap in heaps if not heap.is_ours),
             replayed=_count_replayed(heaps),
-            warnings=tuple(f"letter {id_} is {status}, and stays so" for id_, status in ended),
+            warnings=tuple(f"letter {id_} is {status}, and stays so" for id_, status in ended if status not in taken),
         )
         if what is not PlanKind.REPLAY:
             return found

@@ -18,7 +18,12 @@ from bridge.deadletters.replay import copy_action, plan_runner
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_action import ArchiveAction, DiscardAction, PlanAction
 from bridge.deadletters.replay.plan_lanes import LaneRelease, lay_plan_lanes
-from bridge.deadletters.replay.plan_preview import PlanCounter, add_other_handlers, find_known_handlers
+from bridge.deadletters.replay.plan_preview import (
+    PlanCounter,
+    add_other_handlers,
+    choose_letters,
+    find_known_handlers,
+)
 from bridge.deadletters.replay.plan_progress import (
     DISCARD_AFTER,
     PlanApproval,
@@ -118,12 +123,12 @@ class PlanService:
         """Freeze the letters of a filter, and count them for the approval; nothing is done yet.
 
         Parameters:
-            what: replay (of open letters), discard or archive.
+            what: replay (of open letters), discard (also of archived ones that the filter names) or archive.
             why: required to discard.
 
         Raises:
             PlanRefused: an option is invalid.
-            FilterFault: the filter selects letters that are not open; ended ones can be archived.
+            FilterFault: the filter selects letters of which the plan may take none; ended ones can be archived.
         """
         _require_plan_kind(what)
         _require_valid_options(what, options, why)
@@ -139,7 +144,7 @@ class PlanService:
         return self._make(what, filter_, PlanOptions(), by, "")
 
     def _make(self, what: PlanKind, filter_: LetterFilter, options: PlanOptions, by: str, why: str) -> BulkPlan:
-        meant = filter_ if what is PlanKind.ARCHIVE and filter_.statuses else filter_.only_open()
+        meant = choose_letters(what, filter_)
         with self.database.writing() as connection:
             id_, at = plan_rows.add_plan(connection, what, by, why, filter_.to_data(), options)
             count = plan_item_rows.freeze_letters(

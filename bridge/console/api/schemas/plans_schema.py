@@ -15,7 +15,10 @@ class Making(RequestModel):
     """An action and its letters. Nothing is done before the plan is applied."""
 
     what: Literal["replay", "discard", "archive"]
-    letters: Filter = Field(description="The letters, frozen now. To replay or discard: the open ones of them.")
+    letters: Filter = Field(
+        description="The letters, frozen now. To replay: the open ones of them; to discard: also "
+        "archived ones that are named by their ids or status."
+    )
 
 
 class Applying(RequestModel):
