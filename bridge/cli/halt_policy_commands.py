@@ -87,6 +87,12 @@ def _check_scope(handler: str | None, key: str | None) -> None:
         fail(
             "--handler is empty: nothing was decided. Name a handler, or leave --handler out for whole topics.", FAULTS
         )
+    if key == "":
+        fail(
+            "--key is empty: nothing was decided. Name a key (the empty one: --key text:), or leave --key out for the "
+            "whole handler.",
+            FAULTS,
+        )
     if key is not None and not handler:
         fail("--key is one key of a handler: name the handler too, with --handler.", FAULTS)
 

@@ -73,6 +73,10 @@ def test_a_handler_and_its_key_are_halted_and_resumed_by_the_same_arguments(monk
         assert ended.exit_code == 1
         assert "--handler is empty: nothing was decided" in " ".join(ended.output.split())
     handler = ("orders", "--handler", "charge")
+    for command in (["halt", *handler, "--key", "", "--why", "x"], ["resume", *handler, "--key", ""]):
+        ended = CliRunner().invoke(cli, command)
+        assert ended.exit_code == 1
+        assert "--key is empty: nothing was decided" in " ".join(ended.output.split())
     for command in (["halt", *handler, "--key", "0xzz", "--why", "x"], ["resume", *handler, "--key", "0xzz"]):
         ended = CliRunner().invoke(cli, command)
         assert ended.exit_code == 1

@@ -564,6 +564,10 @@ def test_a_page_of_another_site_has_nothing_done(program, record):
         ("POST", "/plans", {"json": {"what": "replay", "letters": {"ids": [1]}}}, 422, "invalid"),
         ("POST", "/plans", {"json": {"what": "replay", "letters": {"id": [2**60]}}}, 422, "invalid"),
         ("POST", "/topics/nothing/halt", {"json": {"why": ""}}, 422, "invalid"),
+        ("POST", "/topics/orders/halt", {"json": {"why": "x", "handler": ""}}, 422, "refused"),
+        ("POST", "/topics/orders/resume", {"json": {"why": "x", "handler": ""}}, 422, "refused"),
+        ("POST", "/topics/orders/halt", {"json": {"why": "x", "handler": "h", "key": ""}}, 422, "refused"),
+        ("POST", "/topics/orders/halt", {"json": {"why": "x", "handler": "h", "key": "0xzz"}}, 422, "refused"),
     ],
 )
 def test_every_fault_is_a_problem_of_a_stable_type(program, method, path, how, status, said):

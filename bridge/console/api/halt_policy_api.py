@@ -122,9 +122,14 @@ def _redact_key(asked: ApiRequest, halted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_scope(topic: str, body: shapes.HaltDecision) -> HaltScope | None:
     """Return the handler or key that a request names; `None`: the whole topic."""
-    if body.key is not None and not body.handler:
+    if "" in (body.handler, body.key):
+        # A variable of a script may be empty: that is not to halt or resume more than was meant.
+        raise HaltRefused("The `handler` or the `key` is empty: name one, or omit it. Nothing was changed.")
+    if body.handler is None:
+        if body.key is None:
+            return None
         raise HaltRefused("A key is one key of a handler: name the `handler` too. Nothing was changed.")
-    return read_scope(topic, body.handler, body.key) if body.handler else None
+    return read_scope(topic, body.handler, body.key)
 
 
 def _answer_handler(asked: ApiRequest, found: Mapping[str, Any]) -> shapes.Halted:

@@ -113,7 +113,9 @@ class Deciding(RequestModel):
 class HaltDecision(Deciding):
     """The halt or the resumption of a topic, or of one handler or key of it, with its reason."""
 
-    handler: Annotated[str, Field(max_length=1_000, description="Only this handler; empty: the whole topic.")] = ""
+    handler: Annotated[
+        str | None, Field(max_length=1_000, description="Only this handler; omitted: the whole topic.")
+    ] = None
     key: Annotated[
         str | None,
         Field(max_length=1_000, description="Only this key of that handler: text, `0x…` or `base64:…`."),
