@@ -1,6 +1,6 @@
 """The readiness and liveness of a bridge and of a recorder: the rules of /readyz, /healthz and their gauges."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 #: Seconds without a turn after which a loop counts as stuck.
@@ -21,15 +21,32 @@ def decide_readiness(
     consumes_nothing: bool = False,
     others: Sequence[str] = (),
 ) -> Readiness:
-    """Return the readiness of a process: one with some halted topics is ready, and names them.
+    """Return the readiness of a process: one with some halted topics or handlers is ready, and names them.
 
     Parameters:
         obstacles: why it does not work, a sentence each.
-        halted: a sentence for each halted topic.
-        consumes_nothing: whether every topic is halted.
+        halted: a sentence for each halted topic and handler.
+        consumes_nothing: whether everything is halted (`is_all_halted`).
         others: the obstacles of what runs beside it in the same process, which it works without.
     """
     return Readiness(not obstacles and not consumes_nothing, [*obstacles, *halted, *others])
+
+
+def is_all_halted(
+    handlers: Mapping[str, Collection[str]],
+    halted_topics: Collection[str],
+    halted_handlers: Collection[tuple[str, str]],
+) -> bool:
+    """Return whether every topic is halted, as a whole or in each of its handlers.
+
+    Parameters:
+        handlers: by topic.
+        halted_handlers: topic and handler of each.
+    """
+    return all(
+        topic in halted_topics or all((topic, name) in halted_handlers for name in names)
+        for topic, names in handlers.items()
+    )
 
 
 def list_bridge_obstacles(

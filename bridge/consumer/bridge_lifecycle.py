@@ -13,6 +13,7 @@ from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.poll_loop import PollLoop
 from bridge.consumer.wiring import BridgeSetup
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnfitTopic
+from bridge.formats.halt_scope import HaltScope
 from bridge.formats.text_forms import format_count
 from bridge.handler_routes import Routes
 from bridge.jobs.bridge_announcement import BridgeAnnouncement
@@ -23,7 +24,7 @@ from bridge.kafka.consumer_groups import find_first_reads
 from bridge.kafka.topic_admin import MOCK
 from bridge.ledger import Ledger
 from bridge.ledger.redis_health import check_redis_fit
-from bridge.readiness import Readiness, decide_readiness, is_alive, list_bridge_obstacles
+from bridge.readiness import Readiness, decide_readiness, is_alive, is_all_halted, list_bridge_obstacles
 from bridge.settings import Settings
 from lossless.background_thread import start_thread
 
@@ -55,6 +56,7 @@ class Bridge:
         self._announcement = BridgeAnnouncement(here, settings.app, routes, self.metrics) if here else None
         now = time.time if self._announcement is None else self._announcement.now
         self._setup = BridgeSetup.build(app, settings, routes, self.metrics, clock, now)
+        self._handlers = {topic: [handler.name for handler in routes.of(topic)] for topic in routes.topics}
         self._stopping = threading.Event()
         self._loop: PollLoop | None = None
         self._logged_ready = False
@@ -82,18 +84,22 @@ class Bridge:
         )
 
     def readiness(self, others: Sequence[str] = ()) -> Readiness:
-        """Return its readiness, with a sentence for each halted topic: why and since when.
+        """Return its readiness, with a sentence for each halted topic and handler: why and since when.
 
         Parameters:
             others: the obstacles of what runs beside it.
         """
-        now, halts = time.time(), self._setup.decisions.halts
+        now, decisions = time.time(), self._setup.decisions
+        topics, handlers, halts = decisions.halts, decisions.suspended.halted, decisions.small_halts
+        subjects = [(f"topic {topic!r}", topic, halt) for topic, halt in sorted(topics.items())]
+        scopes = (HaltScope(*each) for each in sorted(handlers))
+        subjects += [(scope.words, scope.arguments, halts[scope]) for scope in scopes if scope in halts]
         halted = [
-            f"topic {topic!r} is halted, {format_since(halt.since, now)}, by {halt.by}: {halt.why.rstrip('.')}; "
-            f"`bridge resume {topic}` goes on."
-            for topic, halt in sorted(halts.items())
+            f"{subject} is halted, {format_since(halt.since, now)}, by {halt.by}: {halt.why.rstrip('.')}; "
+            f"`bridge resume {arguments}` goes on."
+            for subject, arguments, halt in subjects
         ]
-        consumes_nothing = halts.keys() >= {*self._setup.routes.topics}
+        consumes_nothing = is_all_halted(self._handlers, topics, handlers)
         return decide_readiness(self.obstacles(), halted=halted, consumes_nothing=consumes_nothing, others=others)
 
     # The loop

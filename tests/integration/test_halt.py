@@ -12,10 +12,12 @@ from celery import Celery
 
 from bridge.errors import UnknownTopic
 from bridge.formats.group_decision import append_decision, halt_key, make_decision_entry
+from bridge.formats.halt_scope import HaltScope
 from bridge.handler_routes import Handler, Routes
 from bridge.kafka.control_topic import read_published_decisions
 from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror, make_decision
+from bridge.operator_actions import handler_halt
 from bridge.operator_actions import topic_halt as commands
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from lossless.transport.message_gates import MessageGates
@@ -141,6 +143,26 @@ def test_a_bridge_of_which_all_topics_are_halted_is_not_ready(stack: Stack):
     assert WHY in bridge.get("/readyz")[1]
     assert bridge.metric("bridge_ready") == 0
     resume(stack, "orders")
+    eventually(bridge.ready, 5)
+
+
+@pytest.mark.slow
+def test_a_bridge_of_which_all_handlers_are_halted_is_not_ready(stack: Stack):
+    stack.make_topics("orders")
+    bridge, topic, name = stack.bridge(), stack.topic("orders"), "tests.handlers.simple.work"
+    whole, key = HaltScope(topic, name), HaltScope(topic, name, "b")
+    routes = Routes({name: Handler(name, (topic,), "q", 1, 0.0)})
+    with here(stack) as (app, settings, _):
+        handler_halt.halt_handlers(app, settings, routes, [key], WHY, "ann@desk")
+        eventually(lambda: bridge.metric("bridge_keys_halted") == 1, 5)
+        assert bridge.get("/readyz") == (200, "ok\n")
+        handler_halt.halt_handlers(app, settings, routes, [whole], WHY, "ann@desk")
+        eventually(lambda: bridge.get("/readyz")[0] == 503, 5)
+        (line,) = bridge.get("/readyz")[1].splitlines()
+        assert f"handler '{name}' of topic '{topic}' is halted, since " in line
+        assert f"by ann@desk: {WHY}; `bridge resume {topic} --handler {name}` goes on." in line
+        eventually(lambda: bridge.metric("bridge_ready") == 0, 5)
+        handler_halt.resume_handlers(app, settings, routes, [whole], "", "bob")
     eventually(bridge.ready, 5)
 
 

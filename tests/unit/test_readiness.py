@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.readiness import STUCK_AFTER, Readiness, decide_readiness, is_alive, list_bridge_obstacles
+from bridge.readiness import STUCK_AFTER, Readiness, decide_readiness, is_alive, is_all_halted, list_bridge_obstacles
 
 HALTED = ("topic 'orders' is halted.",)
 
@@ -20,6 +20,22 @@ HALTED = ("topic 'orders' is halted.",)
 )
 def test_a_process_is_ready_without_an_obstacle_and_with_a_topic_that_is_not_halted(obstacles, said, readiness):
     assert decide_readiness(obstacles, **said) == readiness
+
+
+@pytest.mark.parametrize(
+    ("topics", "handlers", "all_halted"),
+    [
+        ((), (), False),
+        (("a",), (), False),
+        (("a", "b"), (), True),
+        ((), {("a", "charge"), ("a", "notify"), ("b", "charge")}, True),
+        (("b",), {("a", "charge"), ("a", "notify")}, True),
+        (("b",), {("a", "charge"), ("b", "notify")}, False),
+        ((), {("a", "charge"), ("a", "notify")}, False),
+    ],
+)
+def test_all_is_halted_when_each_topic_is_as_a_whole_or_in_all_its_handlers(topics, handlers, all_halted):
+    assert is_all_halted({"a": ["charge", "notify"], "b": ["charge"]}, topics, handlers) is all_halted
 
 
 @pytest.mark.parametrize(
