@@ -16,7 +16,8 @@ def of(stack: Stack, coordinates: str) -> dict[str, Any]:
     found = eventually(lambda: f if (f := json_of(stack, "find", coordinates))["deliveries"][0]["task"] else None, 20)
     assert found["record"].keys() == {"topic", "partition", "offset", "key", "timestamp"}
     (delivery,) = found["deliveries"]
-    assert delivery.keys() == {"handler", "fate", "where", "since", "until", "attempts", "last_error", "task", "policy"}
+    known = {"handler", "fate", "where", "since", "until", "attempts", "last_error", "task", "policy", "halted"}
+    assert delivery.keys() == known
     assert delivery["attempts"].keys() == {"failed", "lost", "postponed", "replayed"}
     assert delivery["handler"] == NAME
     assert delivery["task"] == f"{coordinates}:{NAME}"
