@@ -51,6 +51,17 @@ class ReportingPool(asynpool.AsynPool):
         writer = JobWriter(self)
         self._quick_put, self.on_poll_start = writer.put, writer.on_poll_start
 
+    def get_process_queues(self) -> Any:
+        """Return the pipes of a new process.
+
+        If a process is killed while the worker connects to Redis, there may be none without an owner: Celery ended the
+        worker by a StopIteration (celery/concurrency/asynpool.py, `get_process_queues`).
+        """
+        queues = vars(self)["_queues"]
+        if all(owner is not None for owner in queues.values()):
+            queues[self.create_process_queues()] = None
+        return super().get_process_queues()
+
     def did_start_ok(self) -> bool:
         """Return whether any process is there when the worker begins; a killed one is replaced later.
 

@@ -43,3 +43,11 @@ def test_a_job_whose_dead_process_had_begun_it_is_given_to_no_other(begun: bool)
     pool.on_job_process_down(job, process.pid)
     assert given_to_another == ([] if begun else [job])
     queue.close()
+
+
+def test_a_process_that_starts_while_none_of_the_pipes_is_free_gets_new_ones():
+    pool: Any = object.__new__(ReportingPool)
+    pool._queues = {("pipes", "of"): "a process"}
+    pool.create_process_queues = lambda: ("new", "pipes")
+    assert pool.get_process_queues() == ("new", "pipes")
+    assert pool._queues == {("pipes", "of"): "a process", ("new", "pipes"): None}
