@@ -141,19 +141,23 @@ def _end(found: Verdict, name: str, dies: str | None, ends: Ends, which: tuple[s
 
 
 class Repeat(NamedTuple):
-    """What was done at one time by a process, and at another by another; 0 where that is not known."""
+    """What was done at one time by a process, and at another by another; 0 where that is not known.
+
+    `sends`: it is marked once Kafka has what it sends.
+    """
 
     first: float
     second: float
     pids: tuple[int, int] = (0, 0)
     whole: bool = True
+    sends: bool = False
 
 
 def _repeats(found: Verdict, topic: Topic, ends: Ends, killers: set[str], faults: list[Happened]) -> None:
     for which, entries in ends.done.items():
         for runs in _runs_of_one(topic, entries, ends.begun.get(which, ())):
             for first, second in pairwise(sorted(runs, key=lambda each: each.at)):
-                repeat = Repeat(first.at, second.at, (first.pid, second.pid), topic.whole)
+                repeat = Repeat(first.at, second.at, (first.pid, second.pid), topic.whole, topic.sends)
                 neighbour = UNSENT if topic.sends else UNMARKED_BESIDE if topic.shares else None
                 killed = neighbour if neighbour and _was_killed(first, ends, killers, beside=topic.shares) else None
                 if reason := cause(repeat, faults) or killed:
@@ -214,6 +218,8 @@ UNMARKED: Final = 1.0
 SKEWED: Final = 11.0
 #: What took data from Redis, and how many seconds before it that data may have come.
 LOSSES: Final = {"goes back": 6.0, "fails over": 3.0, "wiped": 120.0}
+#: The lanes of faults in which Kafka does not answer.
+KAFKA: Final = ("kafka", "link kafka")
 #: Seconds within which a running bridge knows that a log is another one, on a machine at its limit.
 UNNOTICED: Final = 10.0
 
@@ -238,7 +244,11 @@ def _killed(repeat: Repeat, fault: Happened, faults: Sequence[Happened]) -> str 
         return f"worker {fault.kind}"
     away = [other for other in faults if _redis_away(other) and other.begun < fault.begun]
     unmarked = any(other.begun - UNMARKED < repeat.first < other.ended + 1 for other in away)
-    return f"worker {fault.kind}, and the ledger had not answered" if unmarked else None
+    if unmarked:
+        return f"worker {fault.kind}, and the ledger had not answered"
+    silent = [other for other in faults if repeat.sends and other.lane in KAFKA and other.begun < fault.begun]
+    unsent = any(other.begun - UNMARKED < repeat.first < other.ended + 1 for other in silent)
+    return f"worker {fault.kind}, and Kafka had not answered" if unsent else None
 
 
 def _frozen(repeat: Repeat, fault: Happened, faults: Sequence[Happened]) -> str | None:
