@@ -22,7 +22,7 @@ from bridge.ledger.ledger_layout import (
     ledger_key,
     split_by_page,
 )
-from bridge.ledger.ledger_scripts import Mark, NameMark, Push, WriteCall, WriteResult
+from bridge.ledger.ledger_scripts import Mark, WriteCall, WriteItem, WriteResult
 from bridge.ledger.redis_connection import RedisConnection
 from bridge.settings import Settings
 from lossless.lua import Script
@@ -110,7 +110,7 @@ class Ledger:
         """Close the connections."""
         self._connection.close()
 
-    def write(self, items: Sequence[Mark | Push | NameMark]) -> list[WriteResult]:
+    def write(self, items: Sequence[WriteItem]) -> list[WriteResult]:
         """Write all `items` in one atomic step, in order, and return the fates that each found.
 
         Repeating a write changes nothing. Each write that changes a page renews its expiry.
@@ -124,7 +124,7 @@ class Ledger:
         call = self.call(items)
         return call.written(self.run("write fates", ledger_scripts.WRITE_FATES, call.keys, call.args))
 
-    def call(self, items: Iterable[Mark | Push | NameMark] = ()) -> WriteCall:
+    def call(self, items: Iterable[WriteItem] = ()) -> WriteCall:
         """Return the keys and arguments of `WRITE_FATES` for `items`, to write together with something else.
 
         Raises:

@@ -49,6 +49,8 @@ BREAKER_RULES: Final = script("bridge.ledger", "breaker_rules")
 NOTE_OUTCOMES: Final = script("bridge.ledger", "note_outcomes")
 CLAIM_NAME: Final = script("bridge.ledger", "claim_name")
 RELEASE_NAME: Final = script("bridge.ledger", "release_name")
+CLAIM_LIMIT: Final = script("bridge.ledger", "claim_limit")
+RELEASE_LIMIT: Final = script("bridge.ledger", "release_limit")
 
 
 class Mark(NamedTuple):
@@ -98,6 +100,39 @@ class NameMark(NamedTuple):
     def fate(self) -> Fate:
         return Fate.DONE
 
+    @property
+    def value(self) -> str:
+        """The value of the key."""
+        return f"d {self.record}"
+
+    @property
+    def milliseconds(self) -> int:
+        return int(self.seconds * 1000)
+
+
+class LeaseEnd(NamedTuple):
+    """The end of a delivery's lease of a limit, in the step that marks it (limit_state.py)."""
+
+    key: str
+    member: str
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        return ()
+
+    @property
+    def fate(self) -> Fate:
+        return Fate.DONE
+
+    @property
+    def value(self) -> str:
+        """The value for the script, which keeps it for no time: it removes the member."""
+        return self.member
+
+    @property
+    def milliseconds(self) -> int:
+        return 0
+
 
 class WriteResult(NamedTuple):
     """The fates that a write found: `before` has one byte per offset."""
@@ -121,6 +156,8 @@ class WriteResult(NamedTuple):
         return [] if self.whole and len(free) < len(self.offsets) else free
 
 
+#: One thing that a write does.
+WriteItem = Mark | Push | NameMark | LeaseEnd
 ScriptArgument = str | int | bytes
 
 
@@ -137,22 +174,22 @@ class WriteCall:
         self._numbers = {name: number for number, name in enumerate(fixed, 1)}
         self._account_key = account_key
         self._masks: list[list[bytes]] = []
-        self._items: list[Mark | Push | NameMark] = []
+        self._items: list[WriteItem] = []
         self.args: list[ScriptArgument] = [keep]
 
     @property
     def keys(self) -> list[str]:
         return list(self._numbers)
 
-    def add(self, item: Mark | Push | NameMark) -> None:
+    def add(self, item: WriteItem) -> None:
         """Add one item.
 
         Raises:
             ValueError: offsets that are not ascending; or entries that are neither one, nor one for each offset.
         """
         self._items.append(item)
-        if isinstance(item, NameMark):
-            fields = ("name", self._number(item.key), 0, 0, 0, 0, 2, f"d {item.record}", int(item.seconds * 1000))
+        if isinstance(item, NameMark | LeaseEnd):
+            fields = ("name", self._number(item.key), 0, 0, 0, 0, 2, item.value, item.milliseconds)
             self.args += (int(item.fate), *fields)
             self._masks.append([])
             return

@@ -11,7 +11,8 @@
 -- ARGV: seconds to keep, then for each item:
 --   fate, "mark" | "each" | "whole", queue's key, index's key (0: none), lowest offset, highest offset,
 --   number of stretches, {page's key, first byte, mask}..., number of entries, entry...
--- or, in the same places: a fate, "name", a unique name's key, 0, 0, 0, 0, 2, its value, milliseconds to keep it.
+-- or, in the same places: a fate, "name", a unique name's key, 0, 0, 0, 0, 2, its value, milliseconds to keep it;
+-- or the key of a limit's leases, the lease that ends, 0.
 -- Answers for each item the stretches as they were before.
 local byte, char, rep, sub, floor = string.byte, string.char, string.rep, string.sub, math.floor
 local call = redis.call
@@ -153,7 +154,7 @@ local function item()
   for i = 1, number do entries[i] = ARGV[at + i] end
   at = at + 1 + number
   if mode == 'name' then
-    call('SET', queue, entries[1], 'PX', entries[2])
+    if entries[2] == '0' then call('ZREM', queue, entries[1]) else call('SET', queue, entries[1], 'PX', entries[2]) end
     return olds
   end
   if mode == 'whole' and not whole then return olds end
