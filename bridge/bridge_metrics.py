@@ -144,6 +144,15 @@ class BridgeMetrics:
         self.breaker_open = self._gauge(
             "bridge_breaker_open", "1 while the circuit breaker of a dependency is open or half-open.", ["dependency"]
         )
+        self.limit_running = self._gauge(
+            "bridge_limit_running", "Deliveries that run now under a limit with a concurrency.", ["limit"]
+        )
+        self.limit_waiting = self._gauge(
+            "bridge_limit_waiting", "Deliveries that wait for their turn in a limit, about.", ["limit"]
+        )
+        self.limit_wait_seconds = self._gauge(
+            "bridge_limit_wait_seconds", "Seconds until all that wait for a limit have started, about.", ["limit"]
+        )
         self.halted = self._gauge(
             "bridge_halted", "1 while a topic's consumption is halted, by a person or by StopConsuming.", ["topic"]
         )

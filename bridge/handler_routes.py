@@ -29,6 +29,7 @@ class Handler:
         retry_delays: its own list of delays, if it has one.
         longest_delay: seconds; the longest retry delay of its own policy.
         concurrency: how many deliveries a process runs at once; "auto": workers find out.
+        limit: the limit that it shares (`tasks.Limit`), if it has one.
         unique_for: seconds for which a message's name is known (`unique_by`); `None`: it names none.
     """
 
@@ -44,6 +45,7 @@ class Handler:
     concurrency: int | Literal["auto"] = 1
     is_bulk: bool = False
     unique_for: float | None = None
+    limit: Any = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -71,6 +73,11 @@ class Routes:
     def terms(self) -> dict[str, Any]:
         """Return the dependencies of handlers with the terms of their circuit breakers."""
         return {h.breaker.dependency: h.breaker.terms for h in self if h.breaker is not None}
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """Return the limits that handlers share, by name."""
+        return {h.limit.name: h.limit for h in self if h.limit is not None}
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self.handlers.values())
@@ -107,6 +114,7 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 longest_delay=task.policy.longest_delay,
                 concurrency=task.concurrency,
                 is_bulk=task.bulk is not None,
+                limit=getattr(task, "limit", None),
                 unique_for=None if (unique := getattr(task, "unique", None)) is None else unique.seconds,
             )
     return Routes(found), faults

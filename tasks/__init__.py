@@ -23,6 +23,7 @@ from tasks.declaration.handler_options import Options
 from tasks.declaration.handler_task import HandlerTask
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming
 from tasks.policy.breaker_options import Breaker
+from tasks.policy.limit_options import Limit
 from tasks.worker import worker_signals  # noqa: F401  (it connects the worker's signals)
 
 __all__ = [  # noqa: RUF022  (grouped, to be read)
@@ -32,6 +33,7 @@ __all__ = [  # noqa: RUF022  (grouped, to be read)
     "Messages",
     "Attempts",
     "Breaker",
+    "Limit",
     # What a handler may raise
     "DeadLetter",
     "RetryLater",
@@ -74,6 +76,7 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             retry_when: a function of message, error and attempts that answers with seconds until the retry, with
                 `DeadLetter`, or with `None`: the other options decide.
             breaker: the `Breaker` of a dependency; while it is open the deliveries wait.
+            limit: a `Limit` on how many deliveries start in a second and run at once, in all workers of the group.
             unique_by: what names a message: `"header:message_id"`, `"field:order.id"` or a function of the message; a
                 second record with the same name is done without a run.
             unique_for: seconds for which a name is known after its record was done (3600).

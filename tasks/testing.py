@@ -14,6 +14,8 @@ would become of an error, without running the handler:
 
         assert unique_name(charge, {"id": 1}) == unique_name(charge, {"id": 1, "sent_at": "later"}) == "1"
 
+`limit_key` says by which key a handler with a `Limit` shares it.
+
 A failed assertion, `pytest.fail`, `pytest.skip` and Ctrl-C inside the handler end the test, and are no outcome.
 """
 
@@ -122,6 +124,8 @@ def outcome(
     with _running(handler, message) as run:
         try:
             handler.find_unique_name(message)
+            if handler.limit is not None:
+                handler.limit.find_key(message)
             returned = handler.call(message)
             if run.asked is not None:
                 raise run.asked
@@ -271,6 +275,29 @@ def unique_name(
         raise ValueError(f"{handler.name} names no messages: give it unique_by=.")
     name = handler.find_unique_name(_message(handler, value, 1, key, headers))
     return None if name is None else name.decode("utf-8", "backslashreplace")
+
+
+def limit_key(
+    handler: HandlerTask[..., Any], value: Any, *, key: bytes | None = None, headers: tuple[Header, ...] = ()
+) -> str | None:
+    """Return the key that the `by` of a handler's limit finds in a record; `None`: it has none.
+
+    Bytes that are no UTF-8 are written as `\\xff`.
+
+    Parameters:
+        handler, value, key, headers: as for `outcome`.
+
+    Raises:
+        TypeError: the first argument is no handler, or its codec reads bytes and the value is none.
+        ValueError: the handler has no limit.
+        DeadLetter: what was found is no key; a worker makes it a dead letter.
+        Exception: what the function raises.
+    """
+    _check_handler(handler, False)
+    if handler.limit is None:
+        raise ValueError(f"{handler.name} has no limit: give it one with limit=.")
+    found = handler.limit.find_key(_message(handler, value, 1, key, headers))
+    return None if found is None else found.decode("utf-8", "backslashreplace")
 
 
 def _check_handler(handler: Any, breaker_open: bool) -> None:

@@ -113,7 +113,7 @@ Answer = TypeVar("Answer")
 
 
 policy = typer.Typer(cls=DefaultCommandGroup, no_args_is_help=False)
-HandlerArgument = Annotated[str, typer.Argument(help="The full name of a handler.")]
+HandlerArgument = Annotated[str, typer.Argument(help="The full name of a handler, or a limit: limit:bank.")]
 PolicyWhyOption = Annotated[str, typer.Option("--why", help="The reason, for the history and the person on call.")]
 
 NeededPolicyWhyOption = Annotated[

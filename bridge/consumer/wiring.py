@@ -35,6 +35,7 @@ from bridge.jobs.decision_sync import GroupDecisions
 from bridge.jobs.deleted_topics import DELETED_TOPICS_EVERY, DeletedTopicSearch
 from bridge.jobs.dependency_gates import DependencyGates
 from bridge.jobs.kafka_state import KafkaState, PolicyTopics
+from bridge.jobs.limit_backlog import LimitBacklog
 from bridge.jobs.open_transactions import TransactionWatch
 from bridge.jobs.stuck_deliveries import StuckDeliveryFinder, StuckSuspects
 from bridge.jobs.timetable import Timetable
@@ -60,6 +61,7 @@ DECIDED_EVERY: Final = 0.5
 DEPTHS_EVERY: Final = 1.0
 SOURCES_EVERY: Final = 1.0
 NEEDS_EVERY: Final = 0.5
+LIMITS_EVERY: Final = 1.0
 REPLAYS_EVERY: Final = 5.0
 KAFKA_EVERY: Final = 5.0
 STUCK_EVERY: Final = 60.0
@@ -128,6 +130,7 @@ class ConsumerParts:
     dispatch: Dispatcher
     replays: ReplayCounter
     gates: DependencyGates
+    limits: LimitBacklog
     commits: OffsetCommits
     queues: QueuePressure
     sources: TopicPressure
@@ -169,9 +172,11 @@ class ConsumerParts:
 
     @property
     def suspended(self) -> SuspendedHandlers:
-        """Return the handlers of which nothing is handed off: their dependency is down, or they are halted."""
-        by_halt = self.setup.decisions.suspended
-        return self.gates.suspended._replace(by_halt=by_halt) if any(by_halt) else self.gates.suspended
+        """Return the handlers of which nothing is handed off: their dependency is down, their limit has a long backlog,
+        or they are halted.
+        """
+        by_halt, suspended = self.setup.decisions.suspended, self.limits.add_to(self.gates.suspended)
+        return suspended._replace(by_halt=by_halt) if any(by_halt) else suspended
 
     def make_jobs(
         self,
@@ -204,6 +209,7 @@ class ConsumerParts:
                 "sources", SOURCES_EVERY, lambda: self.sources.update_counts(setup.kafka.dying, setup.kafka.parked)
             ),
             PeriodicJob("needs", NEEDS_EVERY, self.gates.update),
+            PeriodicJob("limits", LIMITS_EVERY, self.limits.update),
             PeriodicJob("decided", DECIDED_EVERY, setup.decisions.update),
             PeriodicJob("replays", REPLAYS_EVERY, self.replays.write_counts),
             PeriodicJob("kafka", KAFKA_EVERY, poll.ask_kafka),
@@ -266,6 +272,7 @@ class ConsumerParts:
             dispatch=dispatch,
             replays=replays,
             gates=DependencyGates(setup.routes, ledger, broker, settings.group, metrics),
+            limits=LimitBacklog(setup.routes, ledger, metrics),
             commits=commits,
             queues=queues,
             logs=logs,

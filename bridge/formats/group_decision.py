@@ -31,6 +31,11 @@ def policy_key(handler: str) -> str:
     return f"{_POLICY}{handler}"
 
 
+def limit_subject(name: str) -> str:
+    """Return the name by which decisions on the numbers of a limit are known, beside the names of handlers."""
+    return f"limit:{name}"
+
+
 def halted_topic(key: str) -> str | None:
     """Return the topic whose consumption a key is about; `None` for other keys."""
     return key.removeprefix(_HALT) if key.startswith(_HALT) else None

@@ -1,6 +1,6 @@
 """The tables that commands print: check, audit, topics, status, halts and policies."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -229,8 +229,23 @@ def _print_waits(console: Console, status: dict[str, Any]) -> None:
         if delivery["seconds"]:
             oldest = "oldest delivery in flight for {seconds} s".format(**delivery)
             print_line(console, f"{delivery['topic']} {delivery['handler']}: {oldest}")
+    for limit in status.get("limits", {}).items():
+        print_line(console, describe_limit(*limit))
     for handler, how in status["policies"].items():
         print_line(console, f"the policy of {handler} was {how}", "yellow")
+
+
+def describe_limit(name: str, limit: Mapping[str, Any]) -> str:
+    """Return the words for a limit of `bridge status --json`: its numbers, and how many run and wait."""
+    numbers = []
+    if limit.get("per_second") is not None:
+        numbers.append(f"{limit['per_second']:g} a second, {limit['burst']:,} at once")
+    if limit.get("concurrency") is not None:
+        numbers.append(f"{limit['running']:,} of {limit['concurrency']:,} running")
+    if not limit["waiting"]:
+        return f"limit {name}: {', '.join(numbers)}; no delivery waits"
+    waits, span = format_count(limit["waiting"], "delivery", "wait"), format_span(limit["wait_seconds"])
+    return f"limit {name}: {', '.join(numbers)}; about {waits} up to {span}"
 
 
 def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:

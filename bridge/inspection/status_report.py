@@ -21,6 +21,7 @@ from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerHalt, for
 from bridge.jobs.open_transactions import find_held_back_topics
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicHandler
+from bridge.ledger.limit_state import LimitStatus
 from bridge.operator_actions.handler_halt import make_handler_halt_view
 from bridge.operator_actions.topic_halt import make_halt_view
 from bridge.problems.bridge_problem_rows import SERVER_UNAVAILABLE
@@ -127,6 +128,7 @@ def make_status_data(sources: StatusSources, topics: Iterable[str]) -> dict[str,
             for name, data in sources.policies.items()
         },
         "breakers": {each.dependency: _breaker(each) for each in facts.breakers},
+        "limits": {name: _limit(sources, name, limit) for name, limit in sources.limits.items()},
         "counts": None if facts.counts is None else [_counts(*each, facts.now) for each in facts.counts.items()],
         "unanswered": sources.silent,
         "unknown": sources.unknown,
@@ -194,6 +196,18 @@ def _breaker(down: DependencyDown) -> dict[str, Any]:
         "tried": format_time(down.tried) if down.tried else None,
         "next_try": None if down.state == "ramping" else format_time(down.next),
         "silent_tries": down.silent,
+    }
+
+
+def _limit(sources: StatusSources, name: str, limit: LimitStatus) -> dict[str, Any]:
+    return {
+        **sources.terms.get(name, {}),
+        "running": limit.running,
+        "waiting": limit.waiting,
+        "wait_seconds": limit.wait,
+        "lanes": limit.lanes,
+        "started": limit.started,
+        "waited": limit.waited,
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from celery import Celery
 
@@ -13,7 +13,7 @@ from bridge.dispatch.broker_search import NONE_ASIDE, WAITING_READ, BrokerSearch
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable
 from bridge.formats.gate_names import gated_dependency, held_gate, topic_gate
-from bridge.formats.group_decision import GroupDecision, PolicyData, find_changed_policies
+from bridge.formats.group_decision import GroupDecision, PolicyData, find_changed_policies, limit_subject
 from bridge.formats.halt_scope import SmallHalts, find_small_halts
 from bridge.handler_routes import Routes
 from bridge.jobs.deployment_problems import find_unconsumed_queues
@@ -24,9 +24,10 @@ from bridge.ledger.attempt_statistics import read_counts, read_outcomes, read_un
 from bridge.ledger.breaker_state import CircuitBreakers
 from bridge.ledger.decision_store import NO_DECISIONS, DecisionMirror, MirroredDecisions
 from bridge.ledger.group_members import GroupMembers
+from bridge.ledger.limit_state import LimitLedger, LimitStatus
 from bridge.ledger.redis_connection import explain_refused_login
 from bridge.ledger.redis_health import read_redis_health
-from bridge.operator_actions.handler_policy import find_policy_fault, find_stale_policies
+from bridge.operator_actions.handler_policy import find_policy_fault, find_stale_policies, make_policy_view
 from bridge.operator_actions.topic_halt import find_halts
 from bridge.settings import Settings, hide_password
 from lossless.transport.redis_outage import advise_redis_error
@@ -47,6 +48,8 @@ class StatusSources:
         has_ledger: whether the ledger has answered.
         bootstrap: Kafka's bootstrap servers, for people.
         broker: where the Celery broker is, for people; the same words as the ledger's if that is the same Redis.
+        limits: the state of the limits that handlers share.
+        terms: their numbers in force, as options, and the handlers that share each.
     """
 
     facts: GroupFacts
@@ -56,6 +59,8 @@ class StatusSources:
     policies: Mapping[str, PolicyData] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    limits: Mapping[str, LimitStatus] = field(default_factory=dict)
+    terms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     has_ledger: bool = False
     bootstrap: str = ""
     broker: str = ""
@@ -119,6 +124,7 @@ def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSourc
                 sources.has_ledger = True
                 sources.facts = sources.ask(lambda: _read_breakers(sources.facts, ledger, routes)) or sources.facts
                 sources.facts = sources.ask(lambda: _read_counts(sources.facts, ledger)) or sources.facts
+                sources.limits = sources.ask(lambda: LimitLedger(ledger).read(sorted(routes.limits))) or {}
         sources = add_decisions(sources, app, routes, sources.mirrored.in_force())
     # A Redis that is frozen costs seconds for each request: the same one is not asked again.
     if not (settings.one_redis and sources.silent):
@@ -198,7 +204,14 @@ def add_decisions(
     stale = tuple(find_stale_policies(app, routes, decisions))
     handler_halts = _keep_aside(sources.facts, find_small_halts(decisions))
     facts = replace(sources.facts, halts=find_halts(decisions), handler_halts=handler_halts, stale=stale)
-    return replace(sources, policies=policies, facts=facts)
+    terms = {
+        name: {
+            **make_policy_view(app, routes, limit_subject(name), changed.get(limit_subject(name)))["policy"],
+            "handlers": [h.name for h in routes if h.limit is not None and h.limit.name == name],
+        }
+        for name in routes.limits
+    }
+    return replace(sources, policies=policies, facts=facts, terms=terms)
 
 
 def _keep_aside(facts: GroupFacts, halts: SmallHalts) -> tuple[HandlerHalt, ...]:

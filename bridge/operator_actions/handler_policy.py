@@ -3,7 +3,7 @@
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery import Celery
 
@@ -12,6 +12,7 @@ from bridge.formats.group_decision import (
     GroupDecision,
     PolicyData,
     find_changed_policies,
+    limit_subject,
     list_policy_changes,
     policy_key,
     read_changed_options,
@@ -46,7 +47,9 @@ def read_policies(app: Celery, settings: Settings, routes: Routes, handler: str 
     if handler is not None:
         return {handler: read_policy(app, settings, routes, handler)[0]}
     known = find_changed_policies(_read_decisions(settings))
-    return {name: make_policy_view(app, routes, name, known.get(name)) for name in sorted({*routes.handlers, *known})}
+    return {
+        name: make_policy_view(app, routes, name, known.get(name)) for name in sorted({*_list_subjects(routes), *known})
+    }
 
 
 def read_policy(
@@ -60,10 +63,10 @@ def read_policy(
     """
     if not handler.isprintable():
         # Only Kafka knows whether a printable name once had a change.
-        _refuse_unknown(handler, routes.handlers)
+        _refuse_unknown(handler, _list_subjects(routes))
     standing = _read_decisions(settings)
     known = find_changed_policies(standing)
-    _refuse_unknown(handler, {*routes.handlers, *known})
+    _refuse_unknown(handler, {*_list_subjects(routes), *known})
     return make_policy_view(app, routes, handler, known.get(handler)), _steps(standing.get(policy_key(handler)))
 
 
@@ -85,12 +88,12 @@ def set_policy(
         NotDecided: what was changed before is not known, and would be lost.
             Or neither Kafka nor Redis has it.
     """
-    _refuse_unknown(handler, routes.handlers)
+    _refuse_unknown(handler, _list_subjects(routes))
     if settings.ledger_url is None:
         raise PolicyRefused(
             "workers read changes from the ledger, and there is none, because the broker is no Redis: set LEDGER_URL."
         )
-    changing = _task(app, handler).changing
+    changing = _find_declared(app, routes, handler).changing
     with open_decisions(settings) as group:
         _require_complete(group)
         before = _data(group, handler)
@@ -100,7 +103,7 @@ def set_policy(
         except BridgeError as error:
             raise PolicyRefused(str(error)) from None
         # The topic must exist before the first longer wait.
-        tiers = _tiers(settings, routes.handlers[handler], policy)
+        tiers = _tiers(settings, routes.handlers[handler], policy) if handler in routes.handlers else {}
         outcome = group.decide(policy_key(handler), after, by, why)
     return _outcome_data(app, routes, handler, outcome) | {"tiers": tiers}
 
@@ -122,7 +125,7 @@ def unset_policy(
         if options:
             _require_complete(group)
         known = find_changed_policies(group.standing)
-        _refuse_unknown(handler, {*routes.handlers, *known})
+        _refuse_unknown(handler, {*_list_subjects(routes), *known})
         before = _data(group, handler)
         after = unset_policy_options(before, options) if options else None
         _refuse_rest(app, routes, handler, options, before, after)
@@ -146,7 +149,7 @@ def read_policy_history(settings: Settings, routes: Routes, handler: str) -> lis
     """
     decision = _read_decisions(settings).get(policy_key(handler))
     if decision is None:
-        _refuse_unknown(handler, routes.handlers)
+        _refuse_unknown(handler, _list_subjects(routes))
     return _steps(decision)
 
 
@@ -173,10 +176,10 @@ def find_stale_policies(app: Celery, routes: Routes, standing: Mapping[str, Grou
 
 def find_policy_fault(app: Celery, routes: Routes, name: str, data: PolicyData) -> str | None:
     """Return why a handler's changed policy is not in force; `None` if it is."""
-    if name not in routes.handlers:
+    if name not in _list_subjects(routes):
         return f"no handler has this name. `bridge policy unset {name}` removes the change."
     try:
-        _task(app, name).changing.policy(read_option_values(data))
+        _find_declared(app, routes, name).changing.policy(read_option_values(data))
     except BridgeError as error:
         return f"{error} Set it again, or `bridge policy unset {name}`."
     return None
@@ -187,10 +190,10 @@ def make_policy_view(app: Celery, routes: Routes, name: str, data: PolicyData) -
     fault = find_policy_fault(app, routes, name, data)
     code: dict[str, Any] = {}
     policy: dict[str, Any] = {}
-    if name in routes.handlers:
-        task = _task(app, name)
-        code = task.changing.shown(task.policy)
-        policy = code if fault else task.changing.shown(task.changing.policy(read_option_values(data)))
+    if name in _list_subjects(routes):
+        changing, declared = _find_declared(app, routes, name)
+        code = changing.shown(declared)
+        policy = code if fault else changing.shown(changing.policy(read_option_values(data)))
     changed = {
         option: {
             "was": code.get(option),
@@ -204,8 +207,29 @@ def make_policy_view(app: Celery, routes: Routes, name: str, data: PolicyData) -
     return {"policy": policy, "changed": changed, "fault": fault}
 
 
-def _task(app: Celery, name: str) -> Any:
-    return app.tasks[name]
+class _Declared(NamedTuple):
+    """The policy of a handler, or the numbers of a limit, in the code.
+
+    Attributes:
+        changing: reads and checks what is changed.
+        policy: without changes.
+    """
+
+    changing: Any
+    policy: Any
+
+
+def _list_subjects(routes: Routes) -> set[str]:
+    """Return the names of which something may be changed: handlers, and limits (`limit:bank`)."""
+    return {*routes.handlers, *map(limit_subject, routes.limits)}
+
+
+def _find_declared(app: Celery, routes: Routes, name: str) -> _Declared:
+    for limit_name, limit in routes.limits.items():
+        if name == limit_subject(limit_name):
+            return _Declared(limit.changing, limit.terms)
+    task: Any = app.tasks[name]
+    return _Declared(task.changing, task.policy)
 
 
 def _outcome_data(app: Celery, routes: Routes, handler: str, outcome: DecisionOutcome) -> dict[str, Any]:
@@ -253,9 +277,9 @@ def _refuse_rest(
     app: Celery, routes: Routes, handler: str, options: Collection[str], before: PolicyData, after: PolicyData
 ) -> None:
     """Raise PolicyRefused if the remaining changes could not be in force, and those before were."""
-    if handler not in routes.handlers or not options:
+    if handler not in _list_subjects(routes) or not options:
         return
-    changing = _task(app, handler).changing
+    changing = _find_declared(app, routes, handler).changing
     for option in options:
         if option not in read_option_values(before):
             try:

@@ -373,6 +373,18 @@ def find_sequence_faults(settings: Settings, routes: Routes) -> list[str]:
     ]
 
 
+def find_limit_faults(settings: Settings, routes: Routes) -> list[str]:
+    """Return a fault for each handler whose limit would have no place."""
+    if settings.ledger_url is not None:
+        return []
+    return [
+        f"{handler.name}: limit needs a ledger in Redis, where workers share it, and the broker is not one (redis:// "
+        "or rediss://): set LEDGER_URL."
+        for handler in routes
+        if handler.limit is not None
+    ]
+
+
 def find_unique_faults(settings: Settings, routes: Routes) -> list[str]:
     """Return a fault for each handler whose unique names would have no place."""
     if settings.ledger_url is not None:

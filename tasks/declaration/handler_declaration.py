@@ -29,6 +29,7 @@ from tasks.declaration.unique_name import UniqueName, check_named_field, make_un
 from tasks.declaration.value_codec import guard_decoder, make_decode_steps
 from tasks.errors import HandlerError
 from tasks.policy.breaker_options import Breaker
+from tasks.policy.limit_options import Limit
 from tasks.policy.retry_policy import RETRY_OPTIONS, make_policy
 
 _Function = Callable[..., Any]
@@ -64,8 +65,9 @@ def _make_handler(app: Celery, topics: tuple[str, ...], function: _Function, opt
     for known in (name, *aliases):
         _refuse_second(app, known, function)
     needs = _needs(app, name, options.pop("breaker", None))
+    limit = _limit(app, name, options)
     unique = _unique(name, aliases, options)
-    made = {**_attributes(name, function, options, base, unique), **needs}
+    made = {**_attributes(name, function, options, base, unique), **needs, "limit": limit}
     declare_queue(app, options.get("queue"))
     names = (name, *aliases)
     for alias in aliases:
@@ -126,6 +128,23 @@ def _needs(app: Celery, name: str, breaker: Any) -> dict[str, Any]:
     if fault := next(filter(None, map(breaker.fault_beside, others)), ""):
         raise HandlerError(f"{name}: {fault}")
     return {"breaker": breaker, "needs": (breaker.dependency,)}
+
+
+def _limit(app: Celery, name: str, options: dict[str, Any]) -> Limit | None:
+    """Remove the option `limit`, and return it."""
+    limit = options.pop("limit", None)
+    if limit is None:
+        return None
+    if not isinstance(limit, Limit):
+        raise HandlerError(f'{name}: limit takes a Limit: Limit("bank", per_second=50); it was given {limit!r}.')
+    if (bulk := options.get("bulk")) is not None:
+        raise HandlerError(
+            f"{name}: limit counts the runs of one message, bulk={bulk} gives a run many: leave one out."
+        )
+    others = [other for task in app.tasks.values() if (other := getattr(task, "limit", None)) is not None]
+    if fault := next(filter(None, map(limit.fault_beside, others)), ""):
+        raise HandlerError(f"{name}: {fault}")
+    return limit
 
 
 def _unique(name: str, aliases: tuple[str, ...], options: dict[str, Any]) -> UniqueName | None:

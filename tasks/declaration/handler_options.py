@@ -13,6 +13,7 @@ from tasks.declaration.unique_name import UniqueBy
 from tasks.declaration.value_codec import Codec, Upgrade
 from tasks.errors import HandlerError
 from tasks.policy.breaker_options import Breaker
+from tasks.policy.limit_options import Limit
 from tasks.policy.retry_policy import POLICY_OPTIONS, RETRY_OPTIONS
 from tasks.policy.retry_when_function import RetryWhen
 
@@ -29,6 +30,7 @@ class Options(TypedDict, total=False):
     stop_for: _Errors
     retry_when: RetryWhen | None
     breaker: Breaker | None
+    limit: Limit | None
     give_up_after: float | None
     codec: Codec
     upgrade: Upgrade | None

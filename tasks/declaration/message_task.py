@@ -15,6 +15,7 @@ from tasks.declaration.celery_defaults import DeliveryTask, P, R_co
 from tasks.declaration.unique_name import UniqueName
 from tasks.errors import RetryAsked
 from tasks.policy.breaker_options import Breaker
+from tasks.policy.limit_options import Limit
 from tasks.policy.policy_override import PolicyOverrides
 from tasks.policy.retry_policy import RetryPolicy
 
@@ -55,6 +56,8 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     needs: tuple[str, ...] = ()
     #: How its messages are named if a second one with the same name is not to run; `None`: they all run.
     unique: UniqueName | None = None
+    #: The limit that it shares with other handlers and all workers.
+    limit: Limit | None = None
 
     @property
     def version(self) -> str:

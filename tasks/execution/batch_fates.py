@@ -16,7 +16,7 @@ from bridge.ledger import RETRY_RECORD, Account, Fate, Ledger, Mark, is_to_skip
 from bridge.ledger.fate_rules import SETTLED, choose_offsets
 from bridge.ledger.handoff_times import note_waiting_retries
 from bridge.ledger.ledger_hook import read_found_fate
-from bridge.ledger.ledger_scripts import NameMark
+from bridge.ledger.ledger_scripts import LeaseEnd, NameMark
 from bridge.ledger.task_notes import TaskNote
 from bridge.settings import Settings
 from lossless.transport.script_hook import LOOKED
@@ -90,6 +90,8 @@ class BatchFates:
         self.discarded: set[int] = set()
         #: The unique names of deliveries by their offsets, which are done with them.
         self.names: dict[int, NameMark] = {}
+        #: The leases of a limit that end with the marks of their deliveries.
+        self.leases: dict[int, LeaseEnd] = {}
         self._writing = threading.Lock()
         #: Seconds for which marks are repeated while the ledger does not answer.
         self._patience = MARK_FOR
@@ -280,10 +282,11 @@ class BatchFates:
         """
         if self._ledger is None:
             return False
-        call = self._ledger.call([Mark(self._account, [offset], Fate.DONE), *self._names_of([offset])])
+        call = self._ledger.call([Mark(self._account, [offset], Fate.DONE), *self._find_beside([offset])])
         bundled = bundle_step(BundledStep(call.keys, call.args), lambda: self.mark(offset, Fate.DONE))
         if bundled:
             self._note_bundled(offset)
+            self.leases.pop(offset, None)
         return bundled
 
     def done(self, offset: int, *, now: bool = False) -> None:
@@ -293,7 +296,7 @@ class BatchFates:
             LedgerUnavailable: as `flush`.
         """
         self._unwritten[offset] = Fate.DONE
-        if now or time.monotonic() - self._marked_at >= MARK_WITHIN:
+        if now or self.leases or time.monotonic() - self._marked_at >= MARK_WITHIN:
             self.flush()
 
     def mark(self, offset: int, fate: Fate) -> None:
@@ -338,9 +341,11 @@ class BatchFates:
                 time.sleep(MARK_EVERY)
         self._marked_at = time.monotonic()
 
-    def _names_of(self, offsets: Iterable[int]) -> Iterable[NameMark]:
-        """Return the unique names of deliveries that are done."""
-        return [self.names[offset] for offset in offsets if offset in self.names] if self.names else ()
+    def _find_beside(self, offsets: Iterable[int]) -> Sequence[NameMark | LeaseEnd]:
+        """Return what is written beside the marks of deliveries that are done: their unique names, and their leases."""
+        if not (self.names or self.leases):
+            return ()
+        return [each[offset] for offset in offsets for each in (self.names, self.leases) if offset in each]
 
     def _write(self) -> None:
         fates = dict(self._unwritten)
@@ -353,6 +358,7 @@ class BatchFates:
                 # In one step. A replayed delivery that was done before has its new fate only here.
                 own, places = self._own, self._own_offsets
                 marks += [Mark(own, sorted(places[at] for at in offsets), fate) for fate, offsets in by_fate.items()]
-            self._ledger.write([*marks, *self._names_of(by_fate.get(Fate.DONE, ()))])
+            self._ledger.write([*marks, *self._find_beside(by_fate.get(Fate.DONE, ()))])
         for offset in fates:
             self._unwritten.pop(offset, None)
+            self.leases.pop(offset, None)

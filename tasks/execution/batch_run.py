@@ -27,6 +27,7 @@ from tasks.execution.dead_letter_writer import DeadLetterWriter
 from tasks.execution.delivery_admission import AdmittedDelivery, DeliveryAdmission, find_unsettled
 from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, HandlerAttempts, exit_if_told_to
+from tasks.execution.limit_guard import NO_LIMIT, LimitGuard, NoLimit
 from tasks.execution.message_lease import MessageLease
 from tasks.execution.message_resend import BatchReturn
 from tasks.execution.outcome_actions import OutcomeActions
@@ -99,13 +100,18 @@ class BatchRun:
         )
         self._publication = OutgoingPublication(task.app)
         self._unique_guard = UniqueGuard.for_batch(task, self._fates, self._settle_ended, self._attempts.run_judge)
+        self._limit_guard: NoLimit = NO_LIMIT
+        if task.limit is not None:
+            parts = (task, self._fates, batch.group, batch.order, self._telemetry.laps)
+            self._limit_guard = LimitGuard.for_batch(*parts, self._attempts.run_judge)
         self._actions = OutcomeActions(
             *(task, batch, self._settlement, self._state, self._schedule, self._dead_letters, self._publication),
             *(self._halt_guard, self._unique_guard, self._telemetry),
         )
         self._admission = DeliveryAdmission(
             *(task, batch, self._headers, self._settlement, self._state, self._schedule, self._dead_letters),
-            *(self._actions, self._halt_guard, self._unique_guard, self._fail_unnamed, self._end_duplicate),
+            *(self._actions, self._halt_guard, self._unique_guard, self._limit_guard),
+            *(self._fail_unnamed, self._end_duplicate),
         )
         self._lease = MessageLease.from_request(task)
         self._breaker_guard = BreakerGuard.for_task(task, batch.group)
@@ -130,6 +136,8 @@ class BatchRun:
                 return self._end()
             raise comeback from None
         finally:
+            if self._limit_guard is not NO_LIMIT:
+                self._limit_guard.end()
             self._telemetry.flush()
 
     def _last_will(self) -> None:
@@ -171,6 +179,8 @@ class BatchRun:
     def _run_all(self, todo: list[Delivery]) -> None:
         if todo:
             self._halt_guard.check_message(todo)
+            if self._limit_guard is not NO_LIMIT:
+                self._limit_guard.begin(todo)
         if self._task.bulk is not None:
             self._run_in_bulk(todo)
             return
@@ -218,6 +228,8 @@ class BatchRun:
         attempts = ConcurrentAttempts(self._task, self._batch, self._last_will, self._state)
         self._judge = FailureJudge(self._task, self._batch, attempts, self._schedule.parking)
         self._unique_guard.run_within_limits = attempts.run_judge
+        if isinstance(self._limit_guard, LimitGuard):
+            self._limit_guard.run_within_limits = attempts.run_judge
         steps = RunSteps(
             check=self._check,
             prepare=self._prepare_beside,
@@ -282,6 +294,8 @@ class BatchRun:
         """Settle a delivery whose handler has ended."""
         delivery, guard = admitted
         error = ended.error
+        if self._limit_guard is not NO_LIMIT:
+            self._limit_guard.note_end(delivery, succeeded=error is None)
         self._telemetry.count_run(ended.seconds, succeeded=error is None)
         if error is None:
             self._result = ended.returned

@@ -18,6 +18,7 @@ from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.dead_letter_writer import DeadLetterWriter
 from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.handler_attempt import raise_if_ending
+from tasks.execution.limit_guard import NoLimit
 from tasks.execution.message_resend import retry_batch
 from tasks.execution.outcome_actions import OutcomeActions
 from tasks.execution.retry_schedule import RetrySchedule
@@ -92,6 +93,7 @@ class DeliveryAdmission:
     actions: OutcomeActions
     halt_guard: HaltGuard
     unique_guard: UniqueGuard
+    limit_guard: NoLimit
     fail: Callable[[Delivery, BaseException, BreakerGuard], None]
     end_duplicate: Callable[[Delivery, str], None]
     begun: float = field(default_factory=time.time)
@@ -136,8 +138,11 @@ class DeliveryAdmission:
             delivery = guard.report_overrun(delivery, self.headers)
         if self.unique_guard.is_used and not self._claim_name(delivery, guard):
             return None
+        if self.limit_guard.is_used and not self._claim_start(delivery, guard):
+            return None
         if guard.is_used:
             if not guard.admits():
+                self.limit_guard.give_back(delivery)
                 self.actions.wait_for_breaker(delivery)
                 return None
             delivery = guard.forgive(delivery)
@@ -160,6 +165,22 @@ class DeliveryAdmission:
         elif claim.state == "done":
             self.end_duplicate(delivery, claim.record)
         return claim.state == "granted"
+
+    def _claim_start(self, delivery: Delivery, guard: BreakerGuard) -> bool:
+        """Return whether a delivery may start now by its shared limit; if not, it waits for its turn."""
+        try:
+            wait = self.limit_guard.claim(delivery)
+        except LedgerUnavailable as error:
+            self.unique_guard.release(delivery)
+            self.schedule.retry_in_celery(delivery, LEDGER_DELAY, str(error))
+            return False
+        except BaseException as error:
+            raise_if_ending(error)
+            self.fail(delivery, error, guard)
+            return False
+        if wait:
+            self.actions.wait_for_limit(delivery, wait, self.limit_guard.takes)
+        return not wait
 
     def _end_again(self, delivery: Delivery) -> None:
         """Mark a delivery that ended in an earlier run, which could not reach the ledger."""

@@ -141,6 +141,16 @@ class OutcomeActions:
         self.telemetry.count_retry("postponed")
         self.schedule.wait_for_name(delivery, record)
 
+    def wait_for_limit(self, delivery: Delivery, wait: float, takes: float) -> None:
+        """Put off a delivery until its turn in the limit of its handler.
+
+        Parameters:
+            takes: seconds that a run takes.
+        """
+        self.unique_guard.release(delivery)
+        self.telemetry.count_retry("limited")
+        self.schedule.wait_for_limit(delivery, wait, takes)
+
     def _keep(self, unsent: UnsentMessages) -> None:
         """Keep the messages of a delivery for their publication."""
         # Whatever happens from now on, only the messages are sent again; the handler does not run again.

@@ -27,6 +27,7 @@ from bridge.ledger.decision_store import DecisionMirror
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.errors import HandlerError
+from tasks.policy.limit_options import Limit, LimitTerms
 from tasks.policy.retry_policy import RetryPolicy
 
 logger = logs.harmless_logger(__name__)
@@ -214,6 +215,41 @@ def _override_policy(task: MessageTask[..., Any], decided: Mapping[str, Any] | N
         summarize_policy_changes(decided),
     )
     return policy
+
+
+#: The changes that were read and the resulting numbers, by process, group and limit.
+_known_limits: Final[dict[tuple[int, str, str], tuple[Mapping[str, Any] | None, LimitTerms]]] = {}
+
+
+def find_effective_limit(task: MessageTask[..., Any], limit: Limit, group: str) -> LimitTerms:
+    """Return the numbers of a limit that are in force now."""
+    decided = DecisionCache.get_cache(task.app, group).policy(limit.changing.name)
+    key = (os.getpid(), group, limit.name)
+    known, terms = _known_limits.get(key, (None, limit.terms))
+    if decided is not known:
+        terms = _override_limit(limit, decided)
+        _known_limits[key] = (decided, terms)
+    return terms
+
+
+def _override_limit(limit: Limit, decided: Mapping[str, Any] | None) -> LimitTerms:
+    if decided is None:
+        logger.info("%r: its numbers are the code's again.", limit)
+        return limit.terms
+    try:
+        terms = limit.changing.policy(read_option_values(decided))
+    except HandlerError as error:
+        logger.error(
+            "%r: what was changed is not in force, its code's numbers are: %s Set it anew, or take it back: "
+            "bridge policy unset %s --why …",
+            limit,
+            str(error),
+            limit.changing.name,
+        )
+        return limit.terms
+    changes = format_options(read_option_values(decided)), summarize_policy_changes(decided)
+    logger.info("%r: its numbers are not its code's: %s, %s.", limit, *changes)
+    return terms
 
 
 def find_main_name(app: Celery, task: MessageTask[..., Any]) -> str:

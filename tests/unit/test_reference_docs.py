@@ -164,7 +164,7 @@ PUBLIC: Final = {
     "Message": {name for name in dir(tasks.Message) if name[0] != "_"} - {"outbox"},
     "Messages": {"blamed", "fail", "later", "settle_with"},
     "HandlerTask": {"check_value", "decode", "retry"},
-    "tasks.testing": {"outcome", "outcome_of", "outcomes", "unique_name", "Outcome"},
+    "tasks.testing": {"outcome", "limit_key", "outcome_of", "outcomes", "unique_name", "Outcome"},
     "tasks.logs": {"WithDelivery"},
     "bridge.formats.user_database": {
         *("table", "outbox_table", "TABLE", "OUTBOX_TABLE", "CREATE_TABLE", "CREATE_OUTBOX_TABLE"),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.formats.delivery import Delivery, Message
-from tasks.execution.retry_schedule import DeliveryWait, LaterDeliveries
+from tasks.execution.later_deliveries import DeliveryWait, LaterDeliveries
 
 
 def delivery(offset: int, key: bytes | None = None) -> Delivery:

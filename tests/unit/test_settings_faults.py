@@ -5,6 +5,7 @@ from celery import Celery
 
 from bridge.handler_routes import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings, settings_validation
+from tasks import Limit
 
 REDIS = "redis://localhost:6379/0"
 
@@ -97,6 +98,13 @@ def test_a_handler_with_unique_names_needs_a_ledger(broker: str, ledger: str):
     assert [fault.split(",")[0] for fault in found] == (
         ["charge: unique_by needs a ledger in Redis"] if (broker, ledger) == ("amqp://", "") else []
     )
+
+
+def test_a_handler_with_a_limit_needs_a_ledger():
+    routes = Routes({"charge": Handler("charge", ("orders",), "q", 1, 1, limit=Limit("bank", concurrency=2))})
+    fault = settings_validation.find_limit_faults(settings(TopicSettings(), "amqp://", ""), routes)
+    assert [each.split(",")[0] for each in fault] == ["charge: limit needs a ledger in Redis"]
+    assert settings_validation.find_limit_faults(settings(TopicSettings(), "redis://r", ""), routes) == []
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import DeskUnavailable, PolicyRefused, UnknownHandler
 from bridge.formats import group_decision
 from bridge.handler_routes import Handler
+from bridge.inspection.report_tables import describe_limit
 from bridge.operator_actions import handler_policy as commands
 
 #: The most groups that are listed; the others are counted.
@@ -58,6 +59,7 @@ def show_handler(request: Request) -> Response:
         queue=next((each for each in status_rows.build_queue_rows(found.status) if each.name == handler.queue), None),
         batches=_list_batches(found.status, name),
         breakers=_list_breakers(found.status, name),
+        limits=_list_limits(found.status, name),
         groups=_list_groups(asked, name),
         hour=charts.build_hour_chart(status, asked.clock()),
         day=charts.build_day_chart(status, None, asked.clock()),
@@ -123,6 +125,12 @@ def _list_batches(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str,
         for bridge, each in sorted(bridges.items())
         if name in each.get("batches", {})
     ]
+
+
+def _list_limits(status: Mapping[str, Any], name: str) -> Sequence[str]:
+    """Return the words for the limit that the handler shares; empty: it has none, or its state is not known."""
+    limits = sorted(status.get("limits", {}).items())
+    return [describe_limit(key, limit) for key, limit in limits if name in limit.get("handlers", ())]
 
 
 def _list_breakers(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:

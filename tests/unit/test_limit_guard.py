@@ -1,0 +1,193 @@
+"""A handler with a limit: what gets no start waits without an attempt, and no lease outlives its run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bridge.errors import LedgerUnavailable
+from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.ledger.ledger_scripts import LeaseEnd
+from bridge.ledger.limit_state import LimitedDelivery, LimitTerms, find_lane
+from tasks import Limit, handler
+from tasks.execution import delivery_admission, limit_guard
+from tasks.execution.limit_guard import LeaseRenewal, LimitGuard
+from tasks.worker.delivery_cost import DeliveryLaps
+from tests.unit.test_batch_run import World
+
+ran: list[int] = []
+RATE = Limit("unit-rate", per_second=50, by=lambda message: message.key)
+LEASES = Limit("unit-leases", concurrency=2)
+
+
+def work(value: bytes, message: Message) -> str:
+    ran.append(message.offset)
+    if value == b"fail":
+        raise ConnectionError
+    return "worked"
+
+
+@handler("orders", name="unit.rated", codec=bytes, batch=9, max_retries=1, retry_jitter=False, limit=RATE)
+def rated(value: bytes, message: Message) -> str:
+    return work(value, message)
+
+
+@handler("orders", name="unit.leased", codec=bytes, batch=9, max_retries=1, retry_jitter=False, limit=LEASES)
+def leased(value: bytes, message: Message) -> str:
+    return work(value, message)
+
+
+class FakeLimits:
+    """A limit in memory that lets so many start, and lets the others wait 1 s, 2 s and so on."""
+
+    def __init__(self) -> None:
+        self.left, self.is_silent = 0, False
+        self.claims: list[list[int]] = []
+        self.released: list[str] = []
+        self.unused = 0
+        self.renewed: list[str] = []
+
+    def claim(
+        self, name: str, terms: LimitTerms, deliveries: Sequence[LimitedDelivery], takes: float = 1.0
+    ) -> list[float]:
+        if self.is_silent:
+            raise LedgerUnavailable("no answer")
+        self.claims.append([each.lane for each in deliveries])
+        waits = [0.0] * min(self.left, len(deliveries))
+        self.left -= len(waits)
+        return waits + [float(number) for number in range(1, len(deliveries) - len(waits) + 1)]
+
+    def release(self, name: str, terms: LimitTerms, ended: Sequence[LimitedDelivery], unused: int = 0) -> None:
+        self.released += [each.identity for each in ended]
+        self.unused += unused
+
+    def renew(self, name: str, running: Sequence[LimitedDelivery]) -> None:
+        self.renewed += [each.identity for each in running]
+
+    def lease_end(self, name: str, delivery: LimitedDelivery) -> LeaseEnd:
+        return LeaseEnd(name, delivery.lease)
+
+
+class LimitedWorld(World):
+    """What runs of batches of one handler have done, one after another."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.limits = FakeLimits()
+        limits: Any = self.limits
+        book: Any = self.book
+        book.leases = {}
+        monkeypatch.setattr(limit_guard, "start_thread", lambda name, work: None)
+        monkeypatch.setattr(
+            LimitGuard,
+            "for_batch",
+            lambda task, fates, group, order, laps, within: LimitGuard(
+                task, fates, task.limit, limits, group, order, laps, within
+            ),
+        )
+        monkeypatch.setattr(limit_guard, "find_effective_limit", lambda task, limit, group: limit.terms)
+        monkeypatch.setattr(LimitGuard, "_takes", {})
+        ran.clear()
+
+    def deliver(self, handler: str, *values: bytes, keys: bytes = b"", order: str | None = None) -> Any:
+        deliveries = tuple(
+            Delivery(Message("orders", 0, offset, key=bytes([keys[offset]]) if keys else None, value=value), handler)
+            for offset, value in enumerate(values)
+        )
+        return self.run_batch(Batch(handler, "orders", 0, deliveries, order=order))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> LimitedWorld:
+    return LimitedWorld(monkeypatch)
+
+
+def test_what_gets_no_start_waits_in_celery_for_its_turn_and_spends_no_attempt(world: LimitedWorld) -> None:
+    world.limits.left = 2
+    assert world.deliver("unit.rated", *[b""] * 5).startswith("2 done, 3 again")
+    assert ran == [0, 1]
+    assert sorted(offset for _, offsets in world.sent for offset in offsets) == [2, 3, 4]
+    assert not any(sum(delivery.attempts) for batch in world.batches for delivery in batch.deliveries)
+
+
+def test_a_single_one_too(world: LimitedWorld) -> None:
+    world.deliver("unit.rated", b"")
+    assert (ran, world.sent) == ([], [(1.0, [0])])
+
+
+def test_after_the_first_that_waits_the_rest_claims_in_one_step(world: LimitedWorld) -> None:
+    world.deliver("unit.rated", *[b""] * 9)
+    assert [len(claim) for claim in world.limits.claims] == [1, 8]
+
+
+def test_a_fast_handler_claims_many_starts_in_one_step_and_gives_back_what_it_does_not_use(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeliveryLaps, "pace", 1_000.0)
+    world.limits.left = 9
+    world.deliver("unit.rated", *[b""] * 9)
+    assert ([len(claim) for claim in world.limits.claims], len(ran)) == ([9], 9)
+    world.limits.left = 9
+    ran.clear()
+    world.book.fates.clear()
+    monkeypatch.setattr(rated, "batch_seconds", -1)
+    world.deliver("unit.rated", *[b""] * 9)
+    assert (len(ran), world.limits.unused) == (1, 8)
+
+
+def test_in_an_order_each_claims_by_itself_and_nothing_overtakes_the_first_that_waits(world: LimitedWorld) -> None:
+    world.limits.left = 1
+    world.deliver("unit.rated", *[b""] * 4, order="partition")
+    assert (ran, world.sent) == ([0], [(1.0, [1, 2, 3])])
+    assert [len(claim) for claim in world.limits.claims] == [1, 1]
+
+
+def test_each_key_is_a_lane_of_its_own(world: LimitedWorld) -> None:
+    world.deliver("unit.rated", *[b""] * 3, keys=b"aba")
+    a, b = (find_lane("unit.rated", key) for key in (b"a", b"b"))
+    assert [lane for claim in world.limits.claims for lane in claim] == [a, b, a]
+
+
+def test_a_key_that_cannot_be_found_fails_its_delivery(world: LimitedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_key(message: Message) -> bytes | None:
+        raise ValueError("no such key")
+
+    monkeypatch.setattr(RATE, "find_key", find_key)
+    world.limits.left = 9
+    world.deliver("unit.rated", b"", b"")
+    assert ran == []
+    assert {delivery.attempts.failed for batch in world.batches for delivery in batch.deliveries} == {1}
+
+
+def test_while_the_ledger_does_not_answer_nothing_starts(world: LimitedWorld) -> None:
+    world.limits.is_silent = True
+    world.deliver("unit.rated", b"", b"")
+    assert (ran, world.sent) == ([], [(delivery_admission.LEDGER_DELAY, [0, 1])])
+
+
+def test_a_lease_ends_with_the_mark_or_with_the_failure(world: LimitedWorld) -> None:
+    world.limits.left = 9
+    book: Any = world.book
+    ended: list[str] = []
+    flush = book.flush
+
+    def flush_with_leases(patience: float | None = None) -> None:
+        ended.extend(book.leases[offset].member for offset in book.unwritten if offset in book.leases)
+        for offset in book.unwritten:
+            book.leases.pop(offset, None)
+        flush(patience)
+
+    book.flush = flush_with_leases
+    world.deliver("unit.leased", b"", b"fail", b"")
+    assert ran == [0, 1, 2]
+    assert [member.partition("|")[2] for member in ended] == ["orders-0-0:unit.leased", "orders-0-2:unit.leased"]
+    assert world.limits.released == ["orders-0-1:unit.leased"]
+    LeaseRenewal.get_renewal().renew()
+    assert world.limits.renewed == []
+
+
+def test_a_lease_is_renewed_while_its_delivery_runs(world: LimitedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.limits.left = 9
+    monkeypatch.setattr(f"{__name__}.work", lambda value, message: LeaseRenewal.get_renewal().renew())
+    world.deliver("unit.leased", b"")
+    assert world.limits.renewed == ["orders-0-0:unit.leased"]
