@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from bridge.errors import NotDecided
+from bridge.errors import NotDecided, PolicyRefused, UnknownHandler
 from bridge.formats.group_decision import policy_key, read_option_values
 from bridge.handler_routes import find_routes
 from bridge.ledger.decision_store import look_up_decisions, make_decision
 from bridge.operator_actions import handler_policy as commands
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tasks import Limit
 from tasks.declaration.celery_defaults import OWN_DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
 from tests.decision_world import KEY, SETTINGS, World, agree, the_mirror
@@ -19,6 +20,9 @@ CHARGE = "charge"
 
 
 def handle(order: Any) -> None: ...
+
+
+def refund(order: Any) -> None: ...
 
 
 class Desk:
@@ -123,3 +127,28 @@ def test_what_was_sent_and_not_answered_may_arrive_and_who_decided_is_told_so(br
     assert "may still arrive" not in str(refused.value)
     broken.settle()
     agree(broken, halts=True)
+
+
+def test_the_numbers_of_a_limit_are_changed_by_its_name(
+    broken: World, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank = Limit("bank", per_second=50, concurrency=20)
+    declare_handler(desk.app, ["orders"], {"name": "refund", "limit": bank})(refund)
+    desk.routes = find_routes(desk.app)[0]
+    monkeypatch.setattr(f"{__name__}.CHARGE", "limit:bank")
+    with pytest.raises(PolicyRefused, match="a limit has no option 'max_retries'"):
+        desk.put("max_retries=3")
+    with pytest.raises(PolicyRefused, match="burst takes a whole number from 1"):
+        desk.put("burst=0")
+    assert desk.put("per_second=20", "concurrency=none")["policy"] == {
+        "per_second": 20,
+        "burst": 20,
+        "concurrency": None,
+    }
+    changed = desk.shown()["limit:bank"]["changed"]["per_second"]
+    assert (changed["was"], changed["is"], changed["by"], changed["why"]) == (50, 20, "ann", "the bank is down")
+    assert len(desk.history()) == 1
+    assert desk.unset()["policy"] == {"per_second": 50, "burst": 50, "concurrency": 20}
+    monkeypatch.setattr(f"{__name__}.CHARGE", "limit:bonk")
+    with pytest.raises(UnknownHandler, match="did you mean 'limit:bank'"):
+        desk.put("per_second=20")

@@ -8,9 +8,9 @@ import pytest
 from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.ledger.ledger_scripts import LeaseEnd
-from bridge.ledger.limit_state import LimitedDelivery, LimitTerms, find_lane
-from tasks import Limit, handler
-from tasks.execution import delivery_admission, limit_guard
+from bridge.ledger.limit_state import LimitedDelivery, LimitLedger, LimitTerms, find_lane
+from tasks import Limit, app, handler
+from tasks.execution import batch_run, delivery_admission, limit_guard
 from tasks.execution.limit_guard import LeaseRenewal, LimitGuard
 from tasks.worker.delivery_cost import DeliveryLaps
 from tests.unit.test_batch_run import World
@@ -191,3 +191,11 @@ def test_a_lease_is_renewed_while_its_delivery_runs(world: LimitedWorld, monkeyp
     monkeypatch.setattr(f"{__name__}.work", lambda value, message: LeaseRenewal.get_renewal().renew())
     world.deliver("unit.leased", b"")
     assert world.limits.renewed == ["orders-0-0:unit.leased"]
+
+
+def test_a_handler_without_a_limit_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LimitLedger, "claim", None)
+    world = World(monkeypatch)
+    world.run(1, 2)
+    execution = batch_run.BatchRun(app.tasks["unit.charge"], world.made(1), 0.0)  # type: ignore[arg-type]
+    assert execution._limit_guard is limit_guard.NO_LIMIT

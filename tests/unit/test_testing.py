@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
-from tasks import Attempts, Breaker, DeadLetter, Message, Messages, RetryLater, StopConsuming
+from tasks import Attempts, Breaker, DeadLetter, Limit, Message, Messages, RetryLater, StopConsuming
 from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
-from tasks.testing import outcome, outcome_of, outcomes, unique_name
+from tasks.testing import limit_key, outcome, outcome_of, outcomes, unique_name
 
 
 class Order(BaseModel):
@@ -391,3 +391,17 @@ def test_a_name_that_cannot_be_found_fails_the_delivery(handler):
     assert str(outcome(charge, 1)) == "retry in 1 s"
     assert str(outcome(charge, 1, headers=(("id", b"1"),))) == "done"
     assert unique_name(charge, 1, headers=(("id", b"1"),)) == "id"
+
+
+def test_the_key_by_which_a_handler_shares_its_limit_is_told(handler: Callable[..., Any], charge: Any):
+    limit = Limit("told", per_second=5, by=lambda message: message.key)
+
+    @handler("orders", name="unit.told_limit", limit=limit)
+    def told(order: Any) -> str:
+        return "done"
+
+    assert limit_key(told, {"id": 1}, key=b"4711") == "4711"
+    assert limit_key(told, {"id": 1}) is None
+    assert str(outcome(told, {"id": 1}, key=b"4711")) == "done"
+    with pytest.raises(ValueError, match="has no limit"):
+        limit_key(charge, {"id": 1})

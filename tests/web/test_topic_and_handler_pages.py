@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from html import unescape
 
 import pytest
@@ -14,6 +15,7 @@ from bridge.deadletters.inspection.letter_statistics import LetterTotals
 from bridge.errors import NotDecided
 from bridge.operator_actions import topic_halt as commands
 from bridge.problems.problem import Problem
+from tasks import Limit
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile_input
 from tests.web.status_answer import BRIDGE, SHOWN, SINCE, WORKER, status
@@ -140,6 +142,20 @@ def test_a_handler_says_what_it_waits_for_and_who_changed_its_policy(page, state
     text = words(page(ONE, breakers={"smtp": breaker}, policies={HANDLER: "changed by bob: max_retries=20"}))
     assert f"smtp : circuit breaker {word} since {SHOWN} UTC: 38 of 40 ; 1,200 deliveries wait for it" in text
     assert "changed by bob: max_retries=20" in text
+
+
+def test_a_handler_shows_the_limit_that_it_shares(page, console, monkeypatch):
+    limits = {
+        "bank": {"per_second": 50, "burst": 100, "concurrency": None, "handlers": [HANDLER], "waiting": 7, "running": 0}
+        | {"wait_seconds": 2.0}
+    }
+    assert "limit bank" not in words(page(ONE, limits=limits))
+    handlers = console.desk.routes.handlers
+    limited = replace(handlers[HANDLER], limit=Limit("bank", per_second=50))
+    monkeypatch.setitem(handlers, HANDLER, limited)
+    said = "Limit limit bank: 50 a second, 100 at once; about 7 deliveries wait up to 2 s"
+    assert said in words(page(ONE, limits=limits))
+    assert re.search("Limit bank ?: not known", words(page(ONE)))
 
 
 @pytest.mark.parametrize("path", ["/topics/other", "/handlers/other", "/events?of=topic-other", "/events?of=handler-x"])
