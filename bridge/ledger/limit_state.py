@@ -20,6 +20,9 @@ from bridge.ledger.ledger_scripts import CLAIM_LIMIT, RELEASE_LIMIT, LeaseEnd
 LANES: Final = 4_096
 #: Seconds for which unused starts are kept at least: workers look for due messages every tenth of a second.
 LEAST_CREDIT: Final = 0.25
+#: Seconds after which a delivery that waits looks again at the latest, and by which it may be late.
+LONGEST_WAIT: Final = 90
+LATE: Final = 2
 #: Seconds of a lease; a process renews those of what it runs.
 LEASE: Final = 30.0
 
@@ -140,31 +143,29 @@ class LimitLedger:
             ((seconds, _),) = pipe.execute()
             for name in names:
                 state, leases, lanes, _ = self._keys(name)
-                pipe.hmget(state, _FIELDS)
+                pipe.hmget(state, "pace", "started", "waited", *_name_looks(seconds))
                 pipe.zcount(leases, seconds, "+inf")
                 pipe.zcount(lanes, seconds, "+inf")
             answers = pipe.execute()
         rows = zip(names, answers[::3], answers[1::3], answers[2::3], strict=True)
-        return {name: read_limit_status(row, running, lanes, seconds) for name, row, running, lanes in rows}
+        return {name: read_limit_status(row, running, lanes) for name, row, running, lanes in rows}
 
     def _keys(self, name: str) -> list[str]:
         start = ledger_key("", self._ledger.group, "limit", name)
         return [start, f"{start}:leases", f"{start}:lanes", f"{start}:turns"]
 
 
-_FIELDS: Final = ("tail", "denied", "pace", "crowd", "started", "waited")
+def _name_looks(now: int) -> list[str]:
+    """Return the fields that count the deliveries that look again: none waits longer than `LONGEST_WAIT`."""
+    return [f"w{second}" for second in range(now - LATE, now + LONGEST_WAIT + 1)]
 
 
-def read_limit_status(row: Sequence[bytes | None], running: int, lanes: int, now: float) -> LimitStatus:
+def read_limit_status(row: Sequence[bytes | None], running: int, lanes: int) -> LimitStatus:
     """Return the state of a limit from its fields; what another program wrote counts as nothing (pure)."""
     try:
-        tail, denied, pace, crowd, started, waited = (float(value or 0) for value in row)
-        waiting = max(0.0, tail - now) * pace + crowd if now - denied < STALE_AFTER else 0.0
+        pace, started, waited, *looks = (float(value or 0) for value in row)
+        waiting = sum(looks)
         wait = waiting / pace if pace else 0.0
         return LimitStatus(running, int(waiting), round(wait, 1), int(started), int(waited), lanes)
     except (ValueError, OverflowError):
         return LimitStatus(running, lanes=lanes)
-
-
-#: Seconds without a delivery that had to wait, after which none waits: each looks again within a minute.
-STALE_AFTER: Final = 60.0

@@ -153,4 +153,4 @@ def test_handlers_are_suspended_while_as_much_waits_as_may():
 
 
 def test_a_state_that_another_program_wrote_counts_as_nothing():
-    assert read_limit_status([b"x", None, None, None, None, None], 3, 1, 0.0) == LimitStatus(running=3, lanes=1)
+    assert read_limit_status([b"x", None, None, None], 3, 1) == LimitStatus(running=3, lanes=1)

@@ -6,8 +6,9 @@
 -- seconds of a lease, seconds that a run takes, then for each delivery: lane, lease.
 -- Returns for each delivery the milliseconds that it waits; 0: it starts now.
 -- Fields of the hash: "tat" until when all starts are paid for, "tail" the last waiting delivery's turn, "near" the same
--- of those that look again soon, "denied" when one had to wait last, "far" and "crowd" when those without a turn look
--- again, and about how many there are, "s"LANE and "t"LANE a lane's next start and turn.
+-- of those that look again soon, "denied" when one had to wait last, "far" when those without a turn look again,
+-- "w"SECOND how many look again in a second, "swept" the first second that may have such a field, "at" the time of the
+-- last claim, "s"LANE and "t"LANE a lane's next start and turn.
 local call, max, min, floor = redis.call, math.max, math.min, math.floor
 local state, leases, lanes, turns = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local clock = call('TIME')
@@ -19,12 +20,19 @@ local pace = rate
 if slots > 0 and (rate == 0 or slots / takes < rate) then pace = slots / takes end
 
 local function text(number) return string.format('%.6f', number) end
-local read = call('HMGET', state, 'tat', 'tail', 'near', 'denied', 'far', 'crowd')
-local tat, tail, near = tonumber(read[1] or nil) or 0, tonumber(read[2] or nil) or 0, tonumber(read[3] or nil) or 0
-local denied, far, crowd = tonumber(read[4] or nil) or 0, tonumber(read[5] or nil) or 0, tonumber(read[6] or nil) or 0
--- What looks for a turn about once a minute: its number, in the mean of a minute.
-crowd = crowd * math.exp(min(0, denied - now) / 60)
--- A clock that was set back, or a rate that was raised, holds back nothing for longer than one start takes.
+local read = call('HMGET', state, 'tat', 'tail', 'near', 'denied', 'far', 'swept', 'at', 'started', 'waited')
+for number = 1, 9 do read[number] = tonumber(read[number] or nil) or 0 end
+local tat, tail, near, denied, far, swept = unpack(read, 1, 6)
+-- The clock was set back: no time of before it counts, and leases end as if they had begun now.
+if now < read[7] - 1 then
+  tat, tail, near, denied, swept = now, now, now, 0, 0
+  call('DEL', state, lanes, turns)
+  call('HSET', state, 'started', string.format('%.0f', read[8]), 'waited', string.format('%.0f', read[9]))
+  for _, member in ipairs(call('ZRANGEBYSCORE', leases, '(' .. text(now + lease), '+inf')) do
+    call('ZADD', leases, text(now + lease), member)
+  end
+end
+-- A rate that was raised holds back nothing for longer than one start takes.
 if rate > 0 then tat = min(tat, now + 1 / rate) end
 if near > now + 2 then near = now end
 -- Nobody has waited for a while: what the tail counts has gone elsewhere.
@@ -59,36 +67,42 @@ local function stay_active(lane, till)
   if not known or known < till then call('ZADD', lanes, text(till), lane) end
 end
 
--- Returns when a delivery that must wait looks again. A turn is at most so far away: lanes come and go, and numbers
--- change. What would wait longer looks for a turn then; the times are spread as turns are.
-local function take_turn(lane)
+-- Returns when one looks again soon, so that no start is left over; nil: enough do.
+local function look_soon(spare)
+  local soon = max(near, now) + 1 / (pace + spare)
+  if soon - now > 1 then return nil end
+  near = soon
+  return soon
+end
+
+-- Returns when a delivery that must wait looks again: in a minute at most, as lanes come and go, and numbers change.
+-- What would wait longer looks for a turn then; the times are spread as turns are.
+local function take_turn(lane, is_entitled)
   local most = active > 1 and 20 or 60
   if active > 1 then
+    -- A lease ends at any time: a lane that is due the next one looks often.
+    local soon = is_entitled and slots > 0 and look_soon(8)
+    if soon then return soon end
     -- Somewhat before its fair turn: other lanes may be through by then.
     local turn = min(tonumber(call('HGET', state, 't' .. lane) or nil) or 0, now + 21)
-    turn = max(turn, now) + 0.75 * active / pace
+    turn = max(turn, now) + (slots > 0 and 0.5 or 0.75) * active / pace
     if turn - now <= most then
       call('HSET', state, 't' .. lane, text(turn))
       return turn
     end
   end
-  -- A few look again soon, so that no start is left over.
-  local soon = max(near, now) + 1 / (pace + 2)
-  if soon - now <= 1 then
-    near = soon
-    return soon
-  end
+  local soon = look_soon(2)
+  if soon then return soon end
   local room = max(tail, now) - now
   if room < most then
     tail = now + room + 1 / pace
-    return tail
+    return min(tail, now + most)
   end
-  crowd = crowd + 1
   far = far + 1 / pace
   return now + most / 2 + far % most
 end
 
-local answers, started = {}, 0
+local answers, started, looks = {}, 0, {}
 for at = 7, #ARGV, 2 do
   local lane, member = ARGV[at], ARGV[at] .. '|' .. ARGV[at + 1]
   stay_active(lane, now + 1)
@@ -97,7 +111,9 @@ for at = 7, #ARGV, 2 do
   start = min(start, now + 20 + active / pace)
   local is_entitled = true
   if active > 1 then
-    is_entitled = (rate == 0 or start <= now) and (slots == 0 or held_by(lane) < max(1, floor(slots / active)))
+    -- Of fewer leases than lanes each may have one, and the next only after the others.
+    local is_due = start <= now or (rate == 0 and slots >= active)
+    is_entitled = is_due and (slots == 0 or held_by(lane) < max(1, floor(slots / active)))
   end
   -- A lane above its share leaves starts for the others that wait and are not far above theirs.
   local left = 0
@@ -121,19 +137,23 @@ for at = 7, #ARGV, 2 do
     started = started + 1
     answers[#answers + 1] = 0
   else
-    local wait = max(0.2, take_turn(lane) - now)
+    local wait = max(0.2, take_turn(lane, is_entitled) - now)
     if active > 1 and (is_entitled or (slots == 0 and start <= now + 0.5)) then
       call('ZADD', turns, text(now + wait + 1), lane)
     end
     stay_active(lane, now + wait + 1)
     denied = now
+    looks[floor(now + wait)] = (looks[floor(now + wait)] or 0) + 1
     answers[#answers + 1] = floor(wait * 1000 + 0.5)
   end
 end
-call('HSET', state, 'tat', text(tat), 'tail', text(tail), 'near', text(near), 'denied', text(denied), 'pace', text(pace))
+call('HSET', state, 'tat', text(tat), 'tail', text(tail), 'near', text(near), 'denied', text(denied), 'at', text(now),
+  'pace', text(pace))
 if started > 0 then call('HINCRBY', state, 'started', started) end
 if started < #answers then
-  call('HSET', state, 'far', text(far % 120), 'crowd', text(crowd))
+  for second = max(swept, floor(now) - 200), floor(now) - 4 do call('HDEL', state, 'w' .. second) end
+  for second, number in pairs(looks) do call('HINCRBY', state, 'w' .. second, number) end
+  call('HSET', state, 'far', text(far % 120), 'swept', floor(now) - 3)
   call('HINCRBY', state, 'waited', #answers - started)
 end
 call('EXPIRE', state, 604800)
