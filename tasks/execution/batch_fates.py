@@ -283,7 +283,14 @@ class BatchFates:
         if self._ledger is None:
             return False
         call = self._ledger.call([Mark(self._account, [offset], Fate.DONE), *self._find_beside([offset])])
-        bundled = bundle_step(BundledStep(call.keys, call.args), lambda: self.mark(offset, Fate.DONE))
+        lease = self.leases.get(offset)
+
+        def mark_apart() -> None:
+            if lease is not None:
+                self.leases[offset] = lease
+            self.mark(offset, Fate.DONE)
+
+        bundled = bundle_step(BundledStep(call.keys, call.args), mark_apart)
         if bundled:
             self._note_bundled(offset)
             self.leases.pop(offset, None)

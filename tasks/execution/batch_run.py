@@ -301,6 +301,8 @@ class BatchRun:
             self._result = ended.returned
             guard.note_success()
             self._actions.finish(delivery)
+            if self._limit_guard is not NO_LIMIT:
+                self._limit_guard.note_settled(delivery)
             return
         if isinstance(error, SoftTimeLimitExceeded):
             self._telemetry.note_overrun()

@@ -82,6 +82,11 @@ class LeaseRenewal:
                 running.setdefault((name, id(limits)), []).append(delivery)
         for (name, which), deliveries in running.items():
             ledgers[which].renew(name, deliveries)
+            with self._changing:
+                ended = [delivery for delivery in deliveries if (name, delivery) not in self._running]
+            if ended:
+                # They ended while they were renewed: their leases may be there again.
+                ledgers[which].release(name, LimitTerms(), ended)
 
 
 class NoLimit:
@@ -98,6 +103,9 @@ class NoLimit:
         return 0.0
 
     def note_end(self, delivery: Delivery, *, succeeded: bool) -> None:
+        """Do nothing."""
+
+    def note_settled(self, delivery: Delivery) -> None:
         """Do nothing."""
 
     def give_back(self, delivery: Delivery) -> None:
@@ -144,8 +152,8 @@ class LimitGuard(NoLimit):
         self._lane_name = find_main_name(task.app, task) if self.is_used else ""
         self._terms = LimitTerms()
         self._todo: Sequence[Delivery] = ()
-        #: By offset, the deliveries that have claimed, and the seconds that each waits.
-        self._claimed: dict[int, tuple[LimitedDelivery, float]] = {}
+        #: By offset, the deliveries that have claimed, the seconds that each waits, and since when.
+        self._claimed: dict[int, tuple[LimitedDelivery, float, float]] = {}
         #: By offset, the deliveries that run, and since when.
         self._running: dict[int, tuple[LimitedDelivery, float]] = {}
         self._has_waited = False
@@ -184,17 +192,23 @@ class LimitGuard(NoLimit):
         if self._limits is None:
             return 0.0
         offset = delivery.message.offset
-        if offset not in self._claimed:
+        if offset not in self._claimed or self._is_over(offset):
             self._claim_with_next(self._limit, self._limits, delivery)
-        limited, wait = self._claimed.pop(offset)
+        limited, wait, claimed_at = self._claimed.pop(offset)
         if wait:
             self._has_waited = True
-            return wait
+            passed = time.monotonic() - claimed_at
+            return wait - passed if passed > AHEAD else wait
         self._running[offset] = (limited, time.monotonic())
         if self._terms.concurrency is not None:
             self._fates.leases[offset] = self._limits.lease_end(self._limit.name, limited)
             LeaseRenewal.get_renewal().add(self._limits, self._limit.name, limited)
         return 0.0
+
+    def _is_over(self, offset: int) -> bool:
+        """Return whether the wait of a delivery that claimed with another one is over by now."""
+        _, wait, claimed_at = self._claimed[offset]
+        return 0 < wait <= time.monotonic() - claimed_at
 
     def _claim_with_next(self, limit: Limit, limits: LimitLedger, delivery: Delivery) -> None:
         self._terms = find_effective_limit(self._task, limit, self._group)
@@ -205,8 +219,17 @@ class LimitGuard(NoLimit):
             except BaseException as error:
                 # It fails when its own turn has come.
                 raise_if_ending(error)
-        waits = limits.claim(limit.name, self._terms, list(claiming.values()), self.takes)
-        self._claimed.update(zip(claiming, zip(claiming.values(), waits, strict=True), strict=True))
+        waits, now = limits.claim(limit.name, self._terms, list(claiming.values()), self.takes), time.monotonic()
+        early = []
+        for (offset, limited), wait in zip(claiming.items(), waits, strict=True):
+            if wait or offset == delivery.message.offset or self._terms.concurrency is None:
+                self._claimed[offset] = (limited, wait, now)
+            else:
+                early.append(limited)
+        if early:
+            # A lease is for what runs: they claim again, one by one, when their turn in the batch has come.
+            self._has_waited = False
+            self._release(early, len(early))
 
     def _find_next(self, delivery: Delivery) -> Sequence[Delivery]:
         """Return the deliveries behind one that claim in the same step."""
@@ -244,6 +267,11 @@ class LimitGuard(NoLimit):
                 self._fates.leases.pop(delivery.message.offset, None)
                 self._release([limited])
 
+    def note_settled(self, delivery: Delivery) -> None:
+        """End the lease of a delivery that is done, and whose mark waits until Kafka has its messages."""
+        if (lease := self._fates.leases.pop(delivery.message.offset, None)) is not None:
+            self._release([LimitedDelivery.from_lease(lease.member)])
+
     def give_back(self, delivery: Delivery) -> None:
         """Give back the start of a delivery that does not run after all."""
         if (running := self._running.pop(delivery.message.offset, None)) is not None:
@@ -255,7 +283,7 @@ class LimitGuard(NoLimit):
         """Give back the starts that were not used, and end the leases that are left."""
         if not self.is_used:
             return
-        unused = [limited for limited, wait in self._claimed.values() if not wait]
+        unused = [limited for limited, wait, _ in self._claimed.values() if not wait]
         self._claimed.clear()
         left = [limited for limited, _ in self._running.values()]
         for limited in left:

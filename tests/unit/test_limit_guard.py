@@ -77,6 +77,18 @@ class LimitedWorld(World):
         limits: Any = self.limits
         book: Any = self.book
         book.leases = {}
+        done, flush = book.done, book.flush
+
+        def mark_done(offset: int, *, now: bool = False) -> None:
+            done(offset, now=now or bool(book.leases))
+
+        def flush_marks(patience: float | None = None) -> None:
+            marked = [*book.unwritten]
+            flush(patience)
+            self.marked_leases += [lease.member for at in marked if (lease := book.leases.pop(at, None)) is not None]
+
+        self.marked_leases: list[str] = []
+        book.done, book.flush = mark_done, flush_marks
         monkeypatch.setattr(limit_guard, "start_thread", lambda name, work: None)
         monkeypatch.setattr(
             LimitGuard,
@@ -167,20 +179,12 @@ def test_while_the_ledger_does_not_answer_nothing_starts(world: LimitedWorld) ->
 
 def test_a_lease_ends_with_the_mark_or_with_the_failure(world: LimitedWorld) -> None:
     world.limits.left = 9
-    book: Any = world.book
-    ended: list[str] = []
-    flush = book.flush
-
-    def flush_with_leases(patience: float | None = None) -> None:
-        ended.extend(book.leases[offset].member for offset in book.unwritten if offset in book.leases)
-        for offset in book.unwritten:
-            book.leases.pop(offset, None)
-        flush(patience)
-
-    book.flush = flush_with_leases
     world.deliver("unit.leased", b"", b"fail", b"")
     assert ran == [0, 1, 2]
-    assert [member.partition("|")[2] for member in ended] == ["orders-0-0:unit.leased", "orders-0-2:unit.leased"]
+    assert [member.partition("|")[2] for member in world.marked_leases] == [
+        "orders-0-0:unit.leased",
+        "orders-0-2:unit.leased",
+    ]
     assert world.limits.released == ["orders-0-1:unit.leased"]
     LeaseRenewal.get_renewal().renew()
     assert world.limits.renewed == []
@@ -191,6 +195,59 @@ def test_a_lease_is_renewed_while_its_delivery_runs(world: LimitedWorld, monkeyp
     monkeypatch.setattr(f"{__name__}.work", lambda value, message: LeaseRenewal.get_renewal().renew())
     world.deliver("unit.leased", b"")
     assert world.limits.renewed == ["orders-0-0:unit.leased"]
+
+
+def test_a_lease_that_ends_while_it_is_renewed_stays_ended(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewal, limited = LeaseRenewal.get_renewal(), LimitedDelivery(1, "orders-0-7:unit.leased")
+    limits: Any = world.limits
+    monkeypatch.setattr(limits, "renew", lambda name, running: renewal.drop("unit-leases", limited))
+    renewal.add(limits, "unit-leases", limited)
+    renewal.renew()
+    assert limits.released == [limited.identity]
+
+
+def test_leases_are_for_what_runs_so_those_claimed_ahead_are_given_back(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, answers = world.limits.claim, iter([0])
+
+    def claim_first_in_vain(*args: Any) -> list[float]:
+        world.limits.left = next(answers, 9)
+        return claim(*args)
+
+    monkeypatch.setattr(world.limits, "claim", claim_first_in_vain)
+    world.deliver("unit.leased", *[b""] * 4)
+    assert ran == [1, 2, 3]
+    assert world.limits.released == ["orders-0-2:unit.leased", "orders-0-3:unit.leased"]
+    assert world.limits.unused == 2
+    assert [len(claim) for claim in world.limits.claims] == [1, 3, 1, 1]
+
+
+def test_a_lease_does_not_wait_for_the_messages_of_its_handler(world: LimitedWorld) -> None:
+    world.limits.left = 9
+    world.book.done = lambda offset, now=False: None  # type: ignore[method-assign]
+    world.deliver("unit.leased", b"")
+    assert world.limits.released == ["orders-0-0:unit.leased"]
+
+
+def test_a_wait_that_is_over_when_its_delivery_comes_is_claimed_again(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(limit_guard.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(DeliveryLaps, "pace", 1_000.0)
+
+    def work_long(value: bytes, message: Message) -> None:
+        ran.append(message.offset)
+        now[0] += 1.5
+        world.limits.left = 1
+
+    monkeypatch.setattr(f"{__name__}.work", work_long)
+    world.limits.left = 1
+    world.deliver("unit.rated", b"", b"", b"")
+    assert ran == [0, 1, 2]
 
 
 def test_a_handler_without_a_limit_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
