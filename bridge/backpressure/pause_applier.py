@@ -141,10 +141,13 @@ def find_suspended_partitions(
         topic = partition.place[0]
         names = suspended.find_suspended(handlers, topic)
         halted = any(suspended.is_halted(name, topic) for name in names)
+        is_limited = names <= suspended.limited
         if names and len(names) == len({handler.name for handler in handlers}):
-            reasons[partition.place] = PauseReason.HALTED if halted else PauseReason.DEPENDENCIES_DOWN
+            down = PauseReason.LIMIT_FULL if is_limited else PauseReason.DEPENDENCIES_DOWN
+            reasons[partition.place] = PauseReason.HALTED if halted else down
         elif names and partition.place in pressed:
-            reasons[partition.place] = PauseReason.SOME_HALTED if halted else PauseReason.SOME_DEPENDENCIES_DOWN
+            down = PauseReason.LIMIT_FULL if is_limited else PauseReason.SOME_DEPENDENCIES_DOWN
+            reasons[partition.place] = PauseReason.SOME_HALTED if halted else down
         elif partition.place in pressed and _is_pressed_by_halt(partition, suspended.by_halt):
             reasons[partition.place] = PauseReason.SOME_HALTED
     return reasons

@@ -272,7 +272,7 @@ class ConsumerParts:
             dispatch=dispatch,
             replays=replays,
             gates=DependencyGates(setup.routes, ledger, broker, settings.group, metrics),
-            limits=LimitBacklog(setup.routes, ledger, metrics),
+            limits=LimitBacklog(setup.routes, ledger, metrics, file.kafka_pause_above),
             commits=commits,
             queues=queues,
             logs=logs,

@@ -59,12 +59,14 @@ class SuspendedHandlers(NamedTuple):
         full: nothing of these is handed off, even if other handlers of the partition go on.
         parked: no retry or replay record of these is handed off.
         by_halt: the handlers that are halted on one topic.
+        limited: those of `down` whose limit is the reason, and no dependency.
     """
 
     down: frozenset[str] = NO_HANDLERS
     full: frozenset[str] = NO_HANDLERS
     parked: frozenset[str] = NO_HANDLERS
     by_halt: HaltedHandlers = NONE_HALTED
+    limited: frozenset[str] = NO_HANDLERS
 
     def find_suspended(self, handlers: Iterable[Handler], topic: str = "") -> frozenset[str]:
         """Return the handlers of a partition of a source topic of which nothing is handed off."""

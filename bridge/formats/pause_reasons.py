@@ -159,6 +159,14 @@ class PauseReason(StrEnum):
         told_by="handler_halted",
         alerts=False,
     )
+    LIMIT_FULL = _Explained(
+        "as much waits for the limit of its handlers as may",
+        means="the backlog of a [limit](../how-to/limit-handlers.md) is long",
+        ends="at three quarters of it",
+        advice="nothing, or allow more: bridge policy set limit:NAME",
+        told_by="",
+        alerts=False,
+    )
     NOT_DUE = _Explained(
         "nothing more is due yet",
         means="of a retry or replay topic; nothing is wrong",

@@ -13,9 +13,12 @@ from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
 from bridge.ledger.limit_state import LimitLedger, LimitStatus
 
-#: Deliveries that wait for a limit, above which its handlers are suspended, and below which they go on.
-MOST_WAITING: Final = 20_000
-GO_ON_BELOW: Final = 15_000
+#: The share of `kafka_pause_above` that may wait for a limit: the rest is for the other handlers of the queue.
+SHARE: Final = 0.5
+#: The share of that below which its handlers go on.
+GO_ON_BELOW: Final = 0.75
+#: Seconds of starts that may wait in any case, so that none is missed.
+LEAST_WAIT: Final = 5.0
 
 
 class LimitBacklog:
@@ -23,12 +26,14 @@ class LimitBacklog:
 
     Parameters:
         ledger: `None` without Redis: then there are no limits.
+        pause_above: messages in a queue above which its topics are paused.
 
     Attributes:
         suspended: the handlers of which nothing more is handed off.
     """
 
-    def __init__(self, routes: Routes, ledger: Ledger | None, metrics: BridgeMetrics) -> None:
+    def __init__(self, routes: Routes, ledger: Ledger | None, metrics: BridgeMetrics, pause_above: int) -> None:
+        self._most = SHARE * pause_above
         self._routes, self._metrics = routes, metrics
         self._limits = LimitLedger(ledger) if ledger is not None and routes.limits else None
         self._full: frozenset[str] = frozenset()
@@ -47,7 +52,7 @@ class LimitBacklog:
             self._metrics.limit_running.labels(name).set(limit.running)
             self._metrics.limit_waiting.labels(name).set(limit.waiting)
             self._metrics.limit_wait_seconds.labels(name).set(limit.wait)
-        self._full = find_full_limits(known, self._full)
+        self._full = find_full_limits(known, self._full, self._most)
         self.suspended = frozenset(
             handler.name for handler in self._routes if handler.limit is not None and handler.limit.name in self._full
         )
@@ -57,15 +62,20 @@ class LimitBacklog:
         if not self.suspended:
             return suspended
         down, full, parked = (names | self.suspended for names in suspended[:3])
-        return suspended._replace(down=down, full=full, parked=parked)
+        limited = self.suspended - suspended.down
+        return suspended._replace(down=down, full=full, parked=parked, limited=limited)
 
 
-def find_full_limits(known: Mapping[str, LimitStatus], full: frozenset[str]) -> frozenset[str]:
+def find_full_limits(known: Mapping[str, LimitStatus], full: frozenset[str], most: float) -> frozenset[str]:
     """Return the limits for which as many deliveries wait as may (pure).
 
     Parameters:
         full: the same at the last look.
+        most: how many may wait.
     """
+    shares = {name: GO_ON_BELOW if name in full else 1.0 for name in known}
     return frozenset(
-        name for name, limit in known.items() if limit.waiting > (GO_ON_BELOW if name in full else MOST_WAITING)
+        name
+        for name, limit in known.items()
+        if limit.waiting > shares[name] * most and limit.wait > shares[name] * LEAST_WAIT
     )

@@ -1,14 +1,17 @@
 """`Limit`: its numbers, its keys, and how they are changed at run time."""
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
 
-from bridge.dispatch.suspended_handlers import NO_HANDLERS
+from bridge.backpressure.pause_applier import find_suspended_partitions
+from bridge.dispatch.suspended_handlers import NO_HANDLERS, SuspendedHandlers
 from bridge.formats.delivery import Message
-from bridge.jobs.limit_backlog import GO_ON_BELOW, MOST_WAITING, find_full_limits
+from bridge.formats.pause_reasons import PauseReason
+from bridge.handler_routes import Handler
+from bridge.jobs.limit_backlog import find_full_limits
 from bridge.ledger.limit_state import LANES, LimitStatus, LimitTerms, find_lane, read_limit_status
 from tasks import DeadLetter, HandlerError, Limit, handler
 from tasks.policy import effective_decisions
@@ -146,10 +149,28 @@ def test_the_numbers_in_force_are_the_changed_ones_until_they_are_taken_back(
 
 
 def test_handlers_are_suspended_while_as_much_waits_as_may():
-    known = {"bank": LimitStatus(waiting=MOST_WAITING), "mail": LimitStatus(waiting=MOST_WAITING + 1)}
-    assert find_full_limits(known, NO_HANDLERS) == {"mail"}
-    known = {"bank": LimitStatus(waiting=GO_ON_BELOW + 1), "mail": LimitStatus(waiting=GO_ON_BELOW)}
-    assert find_full_limits(known, frozenset({"bank", "mail"})) == {"bank"}
+    known = {"bank": LimitStatus(waiting=100, wait=9), "mail": LimitStatus(waiting=101, wait=9)}
+    assert find_full_limits(known, NO_HANDLERS, 100) == {"mail"}
+    known = {"bank": LimitStatus(waiting=76, wait=9), "mail": LimitStatus(waiting=75, wait=9)}
+    assert find_full_limits(known, frozenset({"bank", "mail"}), 100) == {"bank"}
+
+
+def test_a_fast_limit_always_has_seconds_of_starts_in_front():
+    assert find_full_limits({"bank": LimitStatus(waiting=100_000, wait=4.0)}, NO_HANDLERS, 100) == NO_HANDLERS
+
+
+def test_a_partition_says_that_a_limit_stops_it_and_no_dependency():
+    class Partition(NamedTuple):
+        place: tuple[str, int]
+        handlers: tuple[Handler, ...]
+
+    charge, mail = (Handler(name, ("orders",), "q", 1, 1) for name in ("charge", "mail"))
+    partition = Partition(("orders", 0), (charge,))
+    full = frozenset({"charge"})
+    by_limit = SuspendedHandlers(full, full, full, limited=full)
+    assert find_suspended_partitions([partition], by_limit) == {("orders", 0): PauseReason.LIMIT_FULL}
+    beside = partition._replace(handlers=(charge, mail))
+    assert find_suspended_partitions([beside], by_limit, {("orders", 0)}) == {("orders", 0): PauseReason.LIMIT_FULL}
 
 
 def test_a_state_that_another_program_wrote_counts_as_nothing():

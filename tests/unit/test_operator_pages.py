@@ -125,6 +125,7 @@ def test_what_is_paused_by_a_decision_or_for_its_time_wakes_nobody(reason: Pause
         PauseReason.DEPENDENCIES_DOWN,
         PauseReason.SOME_DEPENDENCIES_DOWN,
         PauseReason.SOME_HALTED,
+        PauseReason.LIMIT_FULL,
         PauseReason.NOT_DUE,
     }
     assert bool(re.fullmatch(told, f"{reason} orders" if reason.names else reason)) == expected
