@@ -20,9 +20,8 @@ from bridge.ledger.ledger_scripts import CLAIM_LIMIT, RELEASE_LIMIT, LeaseEnd
 LANES: Final = 4_096
 #: Seconds for which unused starts are kept at least: workers look for due messages every tenth of a second.
 LEAST_CREDIT: Final = 0.25
-#: Seconds after which a delivery that waits looks again at the latest, and by which it may be late.
+#: Seconds after which a delivery that waits looks again at the latest.
 LONGEST_WAIT: Final = 90
-LATE: Final = 2
 #: Seconds of a lease; a process renews those of what it runs.
 LEASE: Final = 30.0
 
@@ -157,7 +156,7 @@ class LimitLedger:
 
 def _name_looks(now: int) -> list[str]:
     """Return the fields that count the deliveries that look again: none waits longer than `LONGEST_WAIT`."""
-    return [f"w{second}" for second in range(now - LATE, now + LONGEST_WAIT + 1)]
+    return [f"w{second}" for second in range(now, now + LONGEST_WAIT + 1)]
 
 
 def read_limit_status(row: Sequence[bytes | None], running: int, lanes: int) -> LimitStatus:

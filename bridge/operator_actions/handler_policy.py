@@ -177,7 +177,7 @@ def find_stale_policies(app: Celery, routes: Routes, standing: Mapping[str, Grou
 def find_policy_fault(app: Celery, routes: Routes, name: str, data: PolicyData) -> str | None:
     """Return why a handler's changed policy is not in force; `None` if it is."""
     if name not in _list_subjects(routes):
-        return f"no handler has this name. `bridge policy unset {name}` removes the change."
+        return f"no handler or limit has this name. `bridge policy unset {name}` removes the change."
     try:
         _find_declared(app, routes, name).changing.policy(read_option_values(data))
     except BridgeError as error:

@@ -242,7 +242,7 @@ def test_what_a_new_version_cannot_take_is_told_everywhere_and_its_codes_policy_
     shown = commands.read_policies(*new)
     assert "max_retries has no effect beside retry_delays" in shown[CHARGE]["fault"]
     assert shown[CHARGE]["policy"]["max_retries"] == 2
-    assert "no handler has this name" in shown[MAIL]["fault"]
+    assert "no handler or limit has this name" in shown[MAIL]["fault"]
     checked = command(shop, "check")
     problems = json_of(shop, "status")["problems"]
     for handler in (CHARGE, MAIL):

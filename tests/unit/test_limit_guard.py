@@ -225,9 +225,11 @@ def test_leases_are_for_what_runs_so_those_claimed_ahead_are_given_back(
     assert [len(claim) for claim in world.limits.claims] == [1, 3, 1, 1]
 
 
-def test_a_lease_does_not_wait_for_the_messages_of_its_handler(world: LimitedWorld) -> None:
+def test_a_lease_does_not_wait_for_the_messages_of_its_handler(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.limits.left = 9
-    world.book.done = lambda offset, now=False: None  # type: ignore[method-assign]
+    monkeypatch.setattr(world.book, "done", lambda offset, now=False: None)
     world.deliver("unit.leased", b"")
     assert world.limits.released == ["orders-0-0:unit.leased"]
 
@@ -236,7 +238,7 @@ def test_a_wait_that_is_over_when_its_delivery_comes_is_claimed_again(
     world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(limit_guard.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("tasks.execution.limit_guard.time.monotonic", lambda: now[0])
     monkeypatch.setattr(DeliveryLaps, "pace", 1_000.0)
 
     def work_long(value: bytes, message: Message) -> None:

@@ -151,9 +151,9 @@ call('HSET', state, 'tat', text(tat), 'tail', text(tail), 'near', text(near), 'd
   'pace', text(pace))
 if started > 0 then call('HINCRBY', state, 'started', started) end
 if started < #answers then
-  for second = max(swept, floor(now) - 200), floor(now) - 4 do call('HDEL', state, 'w' .. second) end
+  for second = max(swept, floor(now) - 200), floor(now) - 2 do call('HDEL', state, 'w' .. second) end
   for second, number in pairs(looks) do call('HINCRBY', state, 'w' .. second, number) end
-  call('HSET', state, 'far', text(far % 120), 'swept', floor(now) - 3)
+  call('HSET', state, 'far', text(far % 120), 'swept', floor(now) - 1)
   call('HINCRBY', state, 'waited', #answers - started)
 end
 call('EXPIRE', state, 604800)
