@@ -138,6 +138,10 @@ BEHIND_BACKOFF: Final = Backoff(first=1.0, most=60.0)
 NAME_BACKOFF: Final = Backoff(first=0.5, most=10.0)
 #: The most retries in one message if the handler sets no batch size.
 MOST_TOGETHER: Final = 500
+#: Seconds from which on a delivery that waits for its limit is far from its turn, and will most likely wait again; the
+#: most of these in one message, which ask in one step.
+FAR_FROM_TURN: Final = 5.0
+MOST_FAR: Final = 50
 #: The loss headers of a message without losses.
 NO_PAST: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -310,13 +314,14 @@ class RetrySchedule:
         if not delay and not past and (task.request.headers or {}).get("redelivered"):
             # An earlier run may have written a dead letter of them, or parked one, without its mark.
             past = {"redelivered": True}
-        send_on(task.app, batch, delay, task.request.delivery_info or {}, self._most_together(), past, held)
+        send_on(task.app, batch, delay, task.request.delivery_info or {}, self._most_together(delay), past, held)
         self._state.remove_sent(deliveries)
 
-    def _most_together(self) -> int:
+    def _most_together(self, delay: float) -> int:
         """Return the most deliveries of a message to which retries of this batch are joined."""
         if self._task.batch != "auto":
             return self._task.batch
         if self._takes is not None:
-            return max(1, int(min(MOST_TOGETHER, PART_WITHIN / max(self._takes, 1e-6))))
+            least = MOST_FAR if delay >= FAR_FROM_TURN else 1
+            return max(least, int(min(MOST_TOGETHER, PART_WITHIN / max(self._takes, 1e-6))))
         return max(len(self._batch.deliveries), int(min(MOST_TOGETHER, PART_WITHIN * self._telemetry.laps.pace)))

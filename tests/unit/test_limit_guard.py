@@ -10,7 +10,7 @@ from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.ledger.ledger_scripts import LeaseEnd
 from bridge.ledger.limit_state import LimitedDelivery, LimitLedger, LimitTerms, find_lane
 from tasks import Limit, app, handler
-from tasks.execution import batch_run, delivery_admission, limit_guard
+from tasks.execution import batch_run, delivery_admission, limit_guard, retry_schedule
 from tasks.execution.limit_guard import LeaseRenewal, LimitGuard
 from tasks.worker.delivery_cost import DeliveryLaps
 from tests.unit.test_batch_run import World
@@ -34,6 +34,11 @@ def rated(value: bytes, message: Message) -> str:
 
 @handler("orders", name="unit.leased", codec=bytes, batch=9, max_retries=1, retry_jitter=False, limit=LEASES)
 def leased(value: bytes, message: Message) -> str:
+    return work(value, message)
+
+
+@handler("orders", name="unit.slow", codec=bytes, max_retries=1, limit=RATE)
+def slow(value: bytes, message: Message) -> str:
     return work(value, message)
 
 
@@ -145,6 +150,20 @@ def test_a_fast_handler_claims_many_starts_in_one_step_and_gives_back_what_it_do
     monkeypatch.setattr(rated, "batch_seconds", -1)
     world.deliver("unit.rated", *[b""] * 9)
     assert (len(ran), world.limits.unused) == (1, 8)
+
+
+def test_those_far_from_their_turn_wait_in_one_message_however_long_a_run_takes(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together: dict[float, int] = {}
+
+    def note_most(app: Any, batch: Batch, delay: float, info: Any, most: int, *rest: Any) -> None:
+        together[delay] = most
+
+    monkeypatch.setattr(retry_schedule, "send_on", note_most)
+    monkeypatch.setattr(LimitGuard, "_takes", {"unit.slow": 2.0})
+    world.deliver("unit.slow", *[b""] * 7)
+    assert together == {1.0: 1, 2.0: 1, 3.0: 1, 4.0: 1, 5.0: 50, 6.0: 50}
 
 
 def test_in_an_order_each_claims_by_itself_and_nothing_overtakes_the_first_that_waits(world: LimitedWorld) -> None:
