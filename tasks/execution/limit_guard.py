@@ -66,27 +66,26 @@ class LeaseRenewal:
     def _renew_for_ever(self) -> None:
         while True:
             time.sleep(LEASE / 3)
-            with suppress(LedgerUnavailable):
-                self.renew()
+            self.renew()
 
     def renew(self) -> None:
-        """Renew all leases.
-
-        Raises:
-            LedgerUnavailable: Redis does not answer.
-        """
+        """Renew all leases; those in a Redis that does not answer are left for the next time."""
         with self._changing:
             running: dict[tuple[str, int], list[LimitedDelivery]] = {}
             ledgers = {id(limits): limits for limits in self._running.values()}
             for (name, delivery), limits in self._running.items():
                 running.setdefault((name, id(limits)), []).append(delivery)
         for (name, which), deliveries in running.items():
-            ledgers[which].renew(name, deliveries)
-            with self._changing:
-                ended = [delivery for delivery in deliveries if (name, delivery) not in self._running]
-            if ended:
-                # They ended while they were renewed: their leases may be there again.
-                ledgers[which].release(name, LimitTerms(), ended)
+            with suppress(LedgerUnavailable):
+                self._renew_of(ledgers[which], name, deliveries)
+
+    def _renew_of(self, limits: LimitLedger, name: str, deliveries: Sequence[LimitedDelivery]) -> None:
+        limits.renew(name, deliveries)
+        with self._changing:
+            ended = [delivery for delivery in deliveries if (name, delivery) not in self._running]
+        if ended:
+            # They ended while they were renewed: their leases may be there again.
+            limits.release(name, LimitTerms(), ended)
 
 
 class NoLimit:

@@ -227,6 +227,21 @@ def test_a_lease_that_ends_while_it_is_renewed_stays_ended(
     assert limits.released == [limited.identity]
 
 
+def test_a_redis_that_does_not_answer_keeps_no_lease_of_another_from_being_renewed(world: LimitedWorld) -> None:
+    class SilentLimits(FakeLimits):
+        def renew(self, name: str, running: Sequence[LimitedDelivery]) -> None:
+            raise LedgerUnavailable("no answer")
+
+    renewal, limited = LeaseRenewal.get_renewal(), LimitedDelivery(1, "orders-0-7:unit.leased")
+    ledgers: list[Any] = [SilentLimits(), world.limits]
+    for number, limits in enumerate(ledgers):
+        renewal.add(limits, f"unit-{number}", limited)
+    renewal.renew()
+    assert world.limits.renewed == [limited.identity]
+    for number in range(2):
+        renewal.drop(f"unit-{number}", limited)
+
+
 def test_leases_are_for_what_runs_so_those_claimed_ahead_are_given_back(
     world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
