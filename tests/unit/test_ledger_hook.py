@@ -13,6 +13,7 @@ from bridge.ledger import Account, Fate, Ledger, is_to_skip
 from bridge.ledger.fate_rules import pack_fates
 from bridge.ledger.ledger_hook import format_fate_place, read_found_fate
 from bridge.ledger.ledger_layout import PAGE
+from bridge.ledger.ledger_scripts import LeaseEnd
 from lossless.transport.script_hook import LOOKED
 from lossless.worker.acknowledgement_bundle import run_traced
 from tasks.execution.batch_fates import BUNDLED_WITHIN, LOOK_HOLDS, BatchFates
@@ -102,3 +103,21 @@ def test_what_was_done_here_a_moment_ago_is_settled_before_its_mark_is_made(monk
     now = time.monotonic() + BUNDLED_WITHIN
     monkeypatch.setattr("tasks.execution.batch_fates.time", SimpleNamespace(monotonic=lambda: now))
     assert BatchFates(ledger, made).settled([7]) == set()
+
+
+def test_a_mark_that_is_made_apart_after_all_ends_the_lease_of_its_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchFates, "_bundled", {})
+    made = Batch("h", "orders", 0, (Delivery(Message("orders", 0, 7), "h"),), "c", "g", "id")
+    ledger: Any = Marked()
+    lease = LeaseEnd("leases", "1|orders-0-7:h")
+
+    def end_and_fail() -> tuple[int, str, float]:
+        fates = BatchFates(ledger, made)
+        fates.leases[7] = lease
+        assert fates.bundle_done(7)
+        # It travels with the mark: nobody else ends it meanwhile.
+        assert fates.leases == {}
+        return 1, "failed", 0.1
+
+    run_traced(end_and_fail)
+    assert ledger.written[-1] == lease
