@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 import redis
@@ -191,6 +192,17 @@ def test_all_that_wait_are_counted_however_many_lanes_there_are(limits: LimitLed
     state = limits.read(["bank"])["bank"]
     assert state.waiting == 1_000 - state.started == state.waited
     assert state.wait == pytest.approx(state.waiting / 50, abs=0.1)
+
+
+def test_what_waited_once_leaves_nothing_behind(limits: LimitLedger, ledger: Ledger, redis_url: str) -> None:
+    for hour in range(3):
+        limits.claim("bank", FIFTY, [one(number) for number in range(2_000)], now=BEGIN + 3_600 * hour)
+    with closing(redis.Redis.from_url(redis_url)) as client:
+        (state,) = client.keys(f"*{ledger.group}*:bank")
+        fields: list[Any] = client.hkeys(state)  # type: ignore[assignment]
+    seconds = [int(field[1:]) for field in fields if field.startswith(b"w1")]
+    assert seconds
+    assert min(seconds) >= BEGIN + 7_200
 
 
 def test_its_state_says_how_many_run_and_wait(limits: LimitLedger) -> None:

@@ -151,7 +151,8 @@ call('HSET', state, 'tat', text(tat), 'tail', text(tail), 'near', text(near), 'd
   'pace', text(pace))
 if started > 0 then call('HINCRBY', state, 'started', started) end
 if started < #answers then
-  for second = max(swept, floor(now) - 200), floor(now) - 2 do call('HDEL', state, 'w' .. second) end
+  -- None looks again later than in 90 s.
+  for second = swept, swept > 0 and min(floor(now) - 2, swept + 95) or -1 do call('HDEL', state, 'w' .. second) end
   for second, number in pairs(looks) do call('HINCRBY', state, 'w' .. second, number) end
   call('HSET', state, 'far', text(far % 120), 'swept', floor(now) - 1)
   call('HINCRBY', state, 'waited', #answers - started)
