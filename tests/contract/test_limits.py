@@ -199,7 +199,7 @@ def test_what_waited_once_leaves_nothing_behind(limits: LimitLedger, ledger: Led
         limits.claim("bank", FIFTY, [one(number) for number in range(2_000)], now=BEGIN + 3_600 * hour)
     with closing(redis.Redis.from_url(redis_url)) as client:
         (state,) = client.keys(f"*{ledger.group}*:bank")
-        fields: list[Any] = client.hkeys(state)  # type: ignore[assignment]
+        fields: list[Any] = client.hkeys(state)
     seconds = [int(field[1:]) for field in fields if field.startswith(b"w1")]
     assert seconds
     assert min(seconds) >= BEGIN + 7_200
