@@ -148,7 +148,9 @@ def _own_notes() -> mmap | None:
 
 def _open_notes() -> mmap | None:
     folder = os.environ.get(FOLDER)
-    if not folder:
+    # Under threads and solo this process is the worker: nobody is left to read the notes if it is lost, and threads
+    # would write over those of each other.
+    if not folder or _own_folder == (os.getpid(), folder):
         return None
     try:
         return map_new_file(Path(folder) / str(os.getpid()), SIZE)

@@ -13,6 +13,7 @@ from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 from bridge.errors import MalformedDelivery
 from bridge.formats.celery_header import from_header
 from bridge.formats.delivery import Batch, Delivery
+from lossless.worker.run_outcome import ComeBack
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
@@ -29,7 +30,7 @@ from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, HandlerAttempts, exit_if_told_to
 from tasks.execution.limit_guard import NO_LIMIT, LimitGuard, NoLimit
 from tasks.execution.message_lease import MessageLease
-from tasks.execution.message_resend import BatchReturn
+from tasks.execution.message_resend import BatchReturn, find_reject_cause
 from tasks.execution.outcome_actions import OutcomeActions
 from tasks.execution.outgoing_publication import PUBLISH_EVERY, OutgoingPublication
 from tasks.execution.retry_schedule import RetrySchedule
@@ -61,7 +62,13 @@ def run_batch(task: MessageTask[..., Any], header: object) -> Any:
         # Of another application, or of a newer version of this project: it waits for a worker that can read it.
         logger.error("%s", str(error))
         raise Reject(str(error), requeue=True) from None
-    execution, watchdog = BatchRun(task, batch, begun), find_watchdog()
+    try:
+        execution = BatchRun(task, batch, begun)
+    except Exception as error:
+        # Celery acknowledges a task that raises: no message would carry these deliveries any more.
+        cause, words = find_reject_cause(error)
+        raise ComeBack(f"the run of {batch} could not begin: {cause}: {words}", {}) from error
+    watchdog = find_watchdog()
     if watchdog is not None:
         watchdog.begin_batch()
     try:

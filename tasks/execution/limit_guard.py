@@ -44,19 +44,20 @@ class LeaseRenewal:
     def __init__(self) -> None:
         self._running: dict[tuple[str, LimitedDelivery], LimitLedger] = {}
         self._changing = threading.Lock()
-        start_thread("limit leases", self._renew_for_ever)
+        self._has_begun = False
 
     @classmethod
     def get_renewal(cls) -> "LeaseRenewal":
-        """Return the renewal of this process; a thread does not survive a fork."""
-        if os.getpid() not in cls._of_process:
-            cls._of_process = {os.getpid(): cls()}
-        return cls._of_process[os.getpid()]
+        """Return the renewal of this process, the same for all of its threads; a thread does not survive a fork."""
+        return cls._of_process.get(os.getpid()) or cls._of_process.setdefault(os.getpid(), cls())
 
     def add(self, limits: LimitLedger, name: str, delivery: LimitedDelivery) -> None:
         """Renew a lease from now on."""
         with self._changing:
             self._running[name, delivery] = limits
+            if not self._has_begun:
+                self._has_begun = True
+                start_thread("limit leases", self._renew_for_ever)
 
     def drop(self, name: str, delivery: LimitedDelivery) -> None:
         """Renew a lease no more."""

@@ -91,3 +91,16 @@ def test_that_a_hard_limit_ended_the_process_is_noted_beside_the_running_deliver
     assert batch_progress.read_notes(os.getpid(), "one") == TaskNotes(overran=True)
     batch_progress.begin_notes("two")
     assert batch_progress.read_notes(os.getpid(), "two") == TaskNotes()
+
+
+def test_a_worker_that_runs_tasks_itself_keeps_no_notes_that_its_threads_would_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_progress, "_own_folder", None)
+    batch_progress.make_notes_folder()
+    try:
+        monkeypatch.setenv(batch_progress.FOLDER, folder := os.environ[batch_progress.FOLDER])
+        batch_progress.begin_notes("of a thread").done(3)
+        assert not any(Path(folder).iterdir())
+    finally:
+        batch_progress.remove_notes_folder()

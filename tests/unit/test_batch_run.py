@@ -526,6 +526,16 @@ def test_who_asks_to_stop_waits_at_the_gate_with_what_has_not_run_and_has_spent_
     assert caught.value.gate.endswith(":topic:orders")
 
 
+def test_a_message_whose_run_cannot_begin_comes_back_unchanged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(task: Any, batch: Batch, fates: Any) -> Any:
+        raise OSError("no file descriptors are left")
+
+    monkeypatch.setattr(batch_run.Settlement, "for_batch", fails)
+    with pytest.raises(ComeBack, match="could not begin: OSError: no file descriptors are left") as caught:
+        world.run(1, 2)
+    assert (caught.value.headers, world.book.fates, ran) == ({}, {}, [])
+
+
 def test_what_was_running_when_its_topic_was_halted_sends_what_it_has_to_send(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
