@@ -11,6 +11,7 @@ ALL = (
     "slow",
     "overload",
     "side_by_side",
+    "bulk_rows",
     "killed",
     "costs",
     "order",

@@ -19,7 +19,7 @@ STORM: dict[str, Any] = {
 }
 
 #: Topic → what is done with a record, and the handler's options.
-ALL: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
+ALL: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
     "plain": (work.mark, {}),
     "burst": (work.mark, {}),
     "one": (work.mark, {"batch": 1}),
@@ -30,6 +30,10 @@ ALL: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
     "wait100": (work.wait, {"concurrency": 100}),
     "storm": (work.storm, STORM),
     "storm200": (work.storm, {**STORM, "batch": 200}),
+    "rows": (work.insert, {}),
+    "rows500": (work.insert_all, {"bulk": 500}),
+    "copy500": (work.copy_all, {"bulk": 500}),
+    "copy5000": (work.copy_all, {"bulk": 5000}),
 }
 
 TOPIC = os.environ["TOPIC"]
@@ -43,6 +47,13 @@ if inspect.iscoroutinefunction(_act):
     async def handle_async(number: int) -> None:
         """What the topic's records want, of what waits."""
         await _act(number)
+
+elif "bulk" in _options:
+
+    @handler(*TOPICS, name=f"benchmarks.{TOPIC}", **_options)
+    def handle_all(numbers: list[int]) -> None:
+        """What the topic's records want, of many at once."""
+        _act(numbers)
 
 else:
 

@@ -29,6 +29,12 @@ def slow(value: Any) -> None:
     work.nap(int(value))
 
 
+@app.task(name="insert")
+def insert(value: Any) -> None:
+    """A row in PostgreSQL."""
+    work.insert(int(value))
+
+
 @app.task(name="storm", autoretry_for=(work.TransientError,), retry_kwargs={"countdown": 1, "max_retries": 3})
 def storm(value: Any) -> None:
     """With Celery's own autoretry; what is permanent just fails, and no dead letter is written."""

@@ -26,14 +26,16 @@ def group() -> str:
     return f"bench-{next(_number)}"
 
 
-def raw(count: int, task: str = "noop", worker: tuple[str, ...] = RAW_WORKER) -> Callable[[Stack], float]:
+def raw(
+    count: int, task: str = "noop", worker: tuple[str, ...] = RAW_WORKER, **environment: str
+) -> Callable[[Stack], float]:
     """Raw Celery: its messages lie in the queue when its worker starts."""
 
     def rate(on: Stack) -> float:
         marks = on.marks(count)
         with on.process("benchmarks.fill_raw", str(count), task) as filling:
             filling.wait(300)
-        with on.process(*worker, CELERY_CONFIG_MODULE=""):
+        with on.process(*worker, CELERY_CONFIG_MODULE="", **environment):
             return count / clock_from_first(marks.handled, count)
 
     return rate

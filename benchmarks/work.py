@@ -3,8 +3,10 @@
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from benchmarks.marks import Marks
 
@@ -20,6 +22,14 @@ class PermanentError(Exception):
 @cache
 def _marks() -> Marks:
     return Marks(Path(os.environ["MARKS"]))
+
+
+@cache
+def _database() -> Any:
+    # Not for those that need none: its import costs memory.
+    import psycopg
+
+    return psycopg.connect(os.environ["DATABASE"])
 
 
 def mark(number: int) -> None:
@@ -51,3 +61,35 @@ def storm(number: int) -> None:
     if number % 20 == 0 and not _marks().seen_before(number):
         raise TransientError(number)
     mark_at(number)
+
+
+def _row(number: int) -> tuple[int, str]:
+    return number, f"{number:<200}"
+
+
+def insert(number: int) -> None:
+    """One row in a transaction of its own."""
+    with _database().transaction():
+        _database().execute("INSERT INTO moves VALUES (%s, %s)", _row(number))
+    _marks().mark(number)
+
+
+def insert_all(numbers: Sequence[int]) -> None:
+    """Rows in one transaction, by one statement for all."""
+    with _database().transaction(), _database().cursor() as cursor:
+        cursor.executemany("INSERT INTO moves VALUES (%s, %s)", [_row(number) for number in numbers])
+    for number in numbers:
+        _marks().mark(number)
+
+
+def copy_all(numbers: Sequence[int]) -> None:
+    """Rows in one transaction, by one COPY."""
+    with (
+        _database().transaction(),
+        _database().cursor() as cursor,
+        cursor.copy("COPY moves FROM STDIN") as copy,
+    ):
+        for number in numbers:
+            copy.write_row(_row(number))
+    for number in numbers:
+        _marks().mark(number)
