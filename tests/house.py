@@ -3,7 +3,6 @@
 The product is `bridge`, `tasks` and `lossless`.
 """
 
-import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from tests.source_tree import parse_source
+from tests.source_tree import read_outline
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("bridge", "tasks", "lossless")
@@ -40,18 +39,13 @@ def find_product_files() -> dict[str, Path]:
     return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
 
 
-def find_importers(files: Mapping[str, Path], trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
+def find_importers(files: Mapping[str, Path]) -> dict[str, set[str]]:
     """Return the modules of the product that import each module."""
     importers: dict[str, set[str]] = defaultdict(set)
-    for module, tree in trees.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    whole = f"{node.module}.{alias.name}"
-                    importers[whole if whole in files else node.module].add(module)
-            elif isinstance(node, ast.Import):
-                for alias in node.names:
-                    importers[alias.name].add(module)
+    for module, file in files.items():
+        for source, name in read_outline(file).imports:
+            whole = f"{source}.{name}"
+            importers[whole if whole in files else source].add(module)
     return {module: importers[module] - {module} for module in files}
 
 
@@ -62,20 +56,18 @@ def find_repeated(names: Iterable[str]) -> dict[str, int]:
 
 def find_classes() -> dict[str, list[str]]:
     """Return the names of the classes of each module of the product."""
-    trees = {module: parse_source(file) for module, file in find_product_files().items()}
     return {
-        module: [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-        for module, tree in trees.items()
+        module: [definition.name for definition in read_outline(file).definitions if definition.is_class]
+        for module, file in find_product_files().items()
     }
 
 
 def measure() -> dict[str, object]:
     """Return the figures of the table, each by its name."""
     files = find_product_files()
-    trees = {module: parse_source(file) for module, file in files.items()}
     lines = {module: len(file.read_text().splitlines()) for module, file in files.items()}
     modules = [module for module, file in files.items() if file.stem not in ("__init__", "__main__")]
-    single = [module for module, of in find_importers(files, trees).items() if len(of) == 1 and module in modules]
+    single = [module for module, of in find_importers(files).items() if len(of) == 1 and module in modules]
     classes = find_classes()
     stems = find_repeated(file.stem for file in files.values() if file.stem not in SHARED)
     repeated = find_repeated(name for names in classes.values() for name in names)

@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.conftest import REDIS, SERVERS
 from tests.house import SHARED, find_classes, find_product_files, find_repeated, is_noun
-from tests.source_tree import parse_source
+from tests.source_tree import parse_source, read_outline
 
 ROOT: Final = Path(__file__).parents[2]
 FILES: Final = {
@@ -28,9 +28,8 @@ HEADINGS: Final = re.compile(r"(?:Args|Arguments|Params|Return|Raise|Throws):")
 PARAMETERS: Final = re.compile(r"^Parameters:\n((?:    .*\n?|\n)+)", re.MULTILINE)
 OTHERS: Final = re.compile(rf"^\s*(Keyword )?{HEADINGS.pattern}\s*$", re.MULTILINE)
 
-#: How the names of errors end, and where a file may have a class of one.
+#: How the names of errors end.
 ERROR_ENDINGS: Final = ("Error", "Exception", "Unavailable", "Failed")
-ERROR_CLASS: Final = re.compile(rf"^\s*class\b.*(?:(?:{'|'.join(ERROR_ENDINGS)})\b|\($)", re.MULTILINE)
 
 
 def docstrings(file: Path) -> Iterator[str]:
@@ -49,12 +48,11 @@ def test_a_docstring_has_parameters_returns_and_raises():
 
 def test_every_parameter_that_a_docstring_explains_is_one():
     absent = {
-        f"{module}.{node.name}: {', '.join(sorted(unknown))}"
+        f"{module}.{definition.name}: {', '.join(sorted(unknown))}"
         for module, file in find_product_files().items()
-        for node in ast.walk(parse_source(file))
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        if (names := _find_parameters(node)) is not None
-        if (unknown := _find_explained(ast.get_docstring(node) or "") - names)
+        for definition in read_outline(file).definitions
+        if definition.parameters is not None
+        if (unknown := _find_explained(definition.docstring) - definition.parameters)
     }
     assert absent == set()
 
@@ -65,39 +63,22 @@ def _find_explained(docstring: str) -> set[str]:
     return {name for head in heads for name in head.split(", ")}
 
 
-def _find_parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str] | None:
-    """Return the parameters of a function, or of a class's `__init__`; None if they are open or there is none."""
-    functions = node.body if isinstance(node, ast.ClassDef) else [node]
-    own = "__init__" if isinstance(node, ast.ClassDef) else node.name
-    for function in functions:
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name == own:
-            given = function.args
-            named = [*given.posonlyargs, *given.args, *given.kwonlyargs, *([given.vararg] if given.vararg else [])]
-            return None if given.kwarg else {each.arg for each in named}
-    return None
-
-
 def test_every_error_of_a_package_stands_in_its_errors():
     elsewhere = {
-        f"{name}: {node.name}"
+        f"{name}: {definition.name}"
         for name, file in FILES.items()
-        if (home := ERRORS.get(name.split("/")[0])) and name != home and ERROR_CLASS.search(file.read_text())
-        for node in ast.walk(parse_source(file))
-        if isinstance(node, ast.ClassDef) and any(_is_error(base) for base in node.bases)
+        if (home := ERRORS.get(name.split("/")[0])) and name != home
+        for definition in read_outline(file).definitions
+        if any(base.endswith(ERROR_ENDINGS) for base in definition.bases)
     }
     assert elsewhere == set()
 
 
-def _is_error(base: ast.expr) -> bool:
-    return isinstance(base, ast.Name) and base.id.endswith(ERROR_ENDINGS)
-
-
 def test_every_error_says_what_happened():
     for home in ERRORS.values():
-        tree = parse_source(ROOT / home)
-        errors = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        errors = [definition for definition in read_outline(ROOT / home).definitions if definition.is_class]
         assert errors
-        assert [node.name for node in errors if not (ast.get_docstring(node) or "").endswith(".")] == []
+        assert [error.name for error in errors if not error.docstring.endswith(".")] == []
 
 
 def test_every_file_of_the_product_is_named_by_a_noun_that_no_other_file_has():

@@ -4,14 +4,14 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.source_tree import parse_source
+from tests.source_tree import parse_source, read_outline
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("bridge", "lossless", "tasks")
@@ -91,19 +91,11 @@ def _module(file: Path) -> str:
 FILES: Final = {_module(file): file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))}
 
 
-@cache
 def names_in(file: Path) -> frozenset[tuple[str, str | None]]:
     """Return each import of a file, wherever in it: the module, and what is taken from it."""
-    return frozenset(_read_names(file))
-
-
-def _read_names(file: Path) -> Iterator[tuple[str, str | None]]:
-    for node in ast.walk(parse_source(file)):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: relative import"
-            yield from ((node.module or "", alias.name) for alias in node.names)
+    imports = read_outline(file).imports
+    assert not any(module.startswith(".") for module, _ in imports), f"{file}: relative import"
+    return imports
 
 
 def modules_in(file: Path) -> set[str]:
