@@ -19,6 +19,10 @@ def worker_log(stack: Stack) -> str:
     return (stack.folder / "worker-0.log").read_text()
 
 
+def begun(stack: Stack) -> list[str]:
+    return [run.coordinates for run in stack.runs("many") if run.outcome == "begun"]
+
+
 def test_one_failing_message_never_repeats_its_neighbours_and_failures_go_together(calm: Stack):
     bad = {50, 51, 150}
     for n in range(400):
@@ -27,8 +31,7 @@ def test_one_failing_message_never_repeats_its_neighbours_and_failures_go_togeth
     assert calm.producer.flush(30) == 0
     all_settled(calm, "many", done=399, dead=1)
     assert twice(calm, "many") == {}
-    begun = [run.coordinates for run in calm.runs("many") if run.outcome == "begun"]
-    assert len(begun) == 400 + 2 * len(bad)
+    assert len(begun(calm)) == 400 + 2 * len(bad)
     log = worker_log(calm)
     # Those that failed in one batch are retried in one message.
     again = re.findall(r"Task many\[calm.many-0-50\.\.\d+:many\] received", log)
@@ -162,19 +165,20 @@ def test_flower_finds_the_batch_of_a_record_by_its_coordinates_and_by_how_it_end
 
 
 @pytest.mark.slow
-def test_what_several_batches_retry_at_the_same_time_travels_together(stack: Stack):
+def test_what_several_batches_retry_at_the_same_time_travels_together(stack: Stack, tmp_path: Path):
     choose(stack, {"many": {"commit": "completion"}})
     stack.make_topics("many")
-    for n in range(2_000):
-        stack.producer.produce(stack.topic("many"), json.dumps({"fail": 1} if n % 20 == 0 else n).encode(), partition=0)
-    assert stack.producer.flush(30) == 0
+    ends = tmp_path / "ends"
+    batch = [{"fail": 1} if n % 20 == 0 else n for n in range(199)]
+    stack.produce("many", *([*batch, {"hold": str(ends)}] * 4))
     stack.bridge()
-    eventually(lambda: stack.waiting() >= 10, 20)
-    stack.worker()
-    all_settled(stack, "many", done=2_000)
+    eventually(lambda: stack.waiting() >= 4, 20)
+    stack.worker("-c", "4")
+    eventually(lambda: len(begun(stack)) == 800, 60, "each batch is at its last message")
+    ends.touch()
+    all_settled(stack, "many", done=800)
     assert twice(stack, "many") == {}
-    begun = [run.coordinates for run in stack.runs("many") if run.outcome == "begun"]
-    assert len(begun) == 2_000 + 100
-    # Ten batches of 200 had ten failures each, due within fractions of a second.
+    assert len(begun(stack)) == 800 + 40
+    # The four batches had ten failures each, which are due a fraction of a second after their ends.
     tasks = re.findall(r"Task many\[\S+:many\] received", worker_log(stack))
-    assert len(tasks) < 10 + 10
+    assert len(tasks) < 4 + 4

@@ -61,11 +61,11 @@ def test_a_worker_that_wakes_runs_no_more_of_what_others_have(innocents: Stack):
 def test_children_die_with_their_main_process_so_that_nothing_runs_twice_at_once(innocents: Stack):
     innocents.bridge()
     worker = innocents.worker("-c", "1", **SOON)
-    (long,) = innocents.produce("orders", {"seconds": 3})
+    (long,) = innocents.produce("orders", {"seconds": 60})
     eventually(lambda: innocents.runs(coordinates=long), 20)
     (child,) = children(worker)
     os.kill(worker.pid, signal.SIGKILL)
-    eventually(lambda: not os.path.exists(f"/proc/{child}"), 2, "Linux ends it, as Celery has asked for")
+    eventually(lambda: not os.path.exists(f"/proc/{child}"), 20, "Linux ends it, as Celery has asked for")
 
 
 @pytest.mark.slow

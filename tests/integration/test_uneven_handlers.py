@@ -10,10 +10,10 @@ from tests.processes import Stack, eventually
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("seconds", "waiting", "within", "batch"), [(2.0, 300, 7.0, ""), (0.2, 3_000, 2.5, ""), (0.5, 1_000, 4.0, "1")]
+    ("seconds", "waiting", "most", "batch"), [(2.0, 300, 14, ""), (0.2, 3_000, 50, ""), (0.5, 1_000, 32, "1")]
 )
 def test_a_fast_handler_goes_on_beside_the_backlog_of_a_slow_one(
-    stack: Stack, seconds: float, waiting: int, within: float, batch: str
+    stack: Stack, seconds: float, waiting: int, most: int, batch: str
 ):
     """A record waits for what runs, and for a second of work or a message for each process."""
     stack.environ["HANDLERS"] = "tests.handlers.uneven"
@@ -27,7 +27,9 @@ def test_a_fast_handler_goes_on_beside_the_backlog_of_a_slow_one(
     for number in range(60):
         stack.produce("quick", number)
         time.sleep(0.2)
-    eventually(lambda: sum(run.handler == "quick" for run in stack.runs()) >= 40, within + 5)
-    took = [run.value["took"] for run in stack.runs() if run.handler == "quick"]
-    print(f"{seconds:g} s beside: {len(took)} ran, median {median(took):.2f} s, slowest {max(took):.2f} s")
-    assert median(took) < within
+    eventually(lambda: len(stack.done("quick")) >= 40, 60)
+    # Counted in runs of the slow one, which no load of the machine makes more.
+    slow = [run.time for run in stack.runs("slow")]
+    before = [sum(run.time - run.value["took"] < ended < run.time for ended in slow) for run in stack.runs("quick")]
+    print(f"{seconds:g} s beside: {len(before)} ran, behind {median(before):g} runs, and {max(before)} at most")
+    assert median(before) <= most

@@ -117,6 +117,15 @@ def sleeps(self: Task[Any, Any], seconds: float) -> None:
     note("done", self.request.id)
 
 
+@task(name="until_told")
+def until_told(self: Task[Any, Any]) -> None:
+    start, _, database = app.conf.broker_url.rpartition("/")
+    with redis.Redis.from_url(f"{start}/{int(database) + 1}") as client:
+        while not client.exists("told"):
+            time.sleep(0.05)
+    note("done", self.request.id)
+
+
 @task(name="early", acks_late=False)
 def early(self: Task[Any, Any], seconds: float) -> None:
     time.sleep(seconds)
