@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bridge.bridge_metrics import BridgeMetrics
+from bridge.consumer.ledger_questions import LedgerSearch, LogNote, LogQuestion
 from bridge.consumer.log_identity import (
     CommitEvidence,
     LogDecision,
@@ -49,7 +50,7 @@ class LogChangeDetector:
 
     def decide(
         self, place: Place, topic_id: str, evidence: CommitEvidence, low: int, high: int, suspected: KnownLog | None
-    ) -> LogDecision | SuspectedLog:
+    ) -> LedgerSearch[LogDecision | SuspectedLog]:
         """Decide at a partition's start which log it has; a changed one needs two answers of Kafka that agree.
 
         One answer may come late, or mix two moments: an id from before the topic was recreated, and ends from after.
@@ -60,7 +61,9 @@ class LogChangeDetector:
         Raises:
             LedgerUnavailable: the known log could not be read.
         """
-        noted = self._history.read_logs([place]).get(place) if self._history is not None else None
+        noted = None
+        if self._history is not None:
+            noted = yield from LogQuestion(place).ask()
         log, decision, what = decide_log(
             merge_known_logs(noted, self._assignment.logs.get(place)), topic_id, evidence, low, high
         )
@@ -72,7 +75,7 @@ class LogChangeDetector:
                 # Deliveries in the old log may still be parked (bridge.jobs.deleted_topics).
                 self._history.note_gone(place[0], time.time())
         if self._history is not None and log != noted:
-            self._history.note(place, log)
+            yield from LogNote(place, log).ask()
         self._assignment.logs[place] = log
         return decision
 

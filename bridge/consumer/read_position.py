@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.backpressure.pause_applier import PauseApplier
+from bridge.consumer.ledger_questions import LedgerQuestion, LedgerSearch
 from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.log_identity import CommitEvidence, LogDecision, SuspectedLog
 from bridge.consumer.record_buffer import RecordBuffer
@@ -50,7 +51,8 @@ class _StartingPartition:
     asked_at: float = 0.0
     log: LogRange | None = None
     decision: LogDecision | None = None
-    search: Iterator[int | None] | None = None
+    search: LedgerSearch[int | None] | None = None
+    question: LedgerQuestion[Any] | None = None
     start: int | None = None
     first: int = 0
     #: The changed log that the last answers pointed to.
@@ -126,15 +128,20 @@ class PartitionStarts:
         for place, starting in unknown.items():
             self._hear_log(place, starting)
         until = self._clock() + SEARCH_WITHIN
-        for place, starting in list(self._open.items()):
-            if starting.log is None:
-                continue
-            if self._begins(consumer, place, starting):
-                yield place, starting.log.high
+        unsought: set[Place] = set()
+        goes_on = True
+        while goes_on:
+            goes_on = self._search_on(until)
+            for place, starting in list(self._open.items()):
+                if starting.start is None or starting.log is None or place in unsought:
+                    continue
+                if self._begin(consumer, place, starting):
+                    yield place, starting.log.high
+                else:
+                    unsought.add(place)
+                if self._clock() > until:
+                    break
             if self._clock() > until:
-                # Another partition is first the next time.
-                if place in self._open:
-                    self._open[place] = self._open.pop(place)
                 self.more = bool(self._open)
                 return
 
@@ -231,38 +238,65 @@ class PartitionStarts:
         why = starting.why.rstrip(".")
         logger.warning("%s-%d: where to begin is not known yet, for %.0f s: %s.", *place, now - starting.since, why)
 
-    def _begins(self, consumer: Consumer, place: Place, starting: _StartingPartition) -> bool:
-        if starting.start is None:
-            self._search(place, starting)
-        return starting.start is not None and self._begin(consumer, place, starting)
+    def _search_on(self, until: float) -> bool:
+        """Let searches go on to their next questions, which are answered together; return whether there are any."""
+        searching = [
+            (place, starting)
+            for place, starting in self._open.items()
+            if starting.log is not None and starting.start is None
+        ]
+        asked: list[LedgerQuestion[Any]] = []
+        try:
+            for place, starting in searching:
+                if starting.question is None or starting.question.answered:
+                    self._go_on(place, starting)
+                if starting.question is not None and not starting.question.answered:
+                    asked.append(starting.question)
+                if self._clock() > until:
+                    break
+            self._starts.answer(asked)
+        except BaseException:
+            # Some questions have no answer, and what was answered before may be lost by now.
+            for starting in self._open.values():
+                starting.search = starting.question = None
+            raise
+        return bool(searching)
 
-    def _search(self, place: Place, starting: _StartingPartition) -> None:
+    def _go_on(self, place: Place, starting: _StartingPartition) -> None:
+        """Let a search go on to its next question, or to its end."""
+        if starting.search is None:
+            starting.search = self._search(place, starting)
+        try:
+            starting.question = next(starting.search)
+        except StopIteration as end:
+            starting.search, starting.question, starting.start = None, None, end.value
+
+    def _search(self, place: Place, starting: _StartingPartition) -> LedgerSearch[int | None]:
+        """Return the start offset; `None` if Kafka must be asked again first."""
         assert starting.committed is not None
         assert starting.log is not None
-        if starting.search is None:
+        while True:
+            before = yield from self._starts.read_state()
             evidence = starting.committed.evidence
             topic_id = self._catalog.id_of(place[0])
-            decision = self._logs.decide(
+            decision = yield from self._logs.decide(
                 place, topic_id, evidence, starting.log.low, starting.log.high, starting.suspected
             )
             if isinstance(decision, SuspectedLog):
                 self._ask_all_again(place, starting, decision)
-                return
+                return None
             starting.decision = decision
             # A commit on a changed log says nothing about this one.
             committed = (
                 starting.committed
-                if starting.decision.offset == evidence.offset
-                else CommittedOffset(starting.decision.offset, None, evidence)
+                if decision.offset == evidence.offset
+                else CommittedOffset(decision.offset, None, evidence)
             )
-            starting.first = self._starts.choose_first_offset(place, committed.offset, starting.log)
-            starting.search = self._starts.search_start(place, committed, starting.log, starting.first)
+            starting.first = yield from self._starts.choose_first_offset(place, committed.offset, starting.log)
             starting.why = f"the ledger is searched from offset {starting.first} on"
-        try:
-            starting.start = next(starting.search)
-        except BaseException:
-            starting.search = None
-            raise
+            start = yield from self._starts.search_start(place, committed, starting.log, starting.first, before)
+            if start is not None:
+                return start
 
     def _ask_all_again(self, place: Place, starting: _StartingPartition, found: SuspectedLog) -> None:
         """Ask for the topic's id, the commit and the range again: a changed log needs a second, later proof."""

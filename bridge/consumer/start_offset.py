@@ -1,15 +1,26 @@
 """The start offset of a partition, found from the log, the commit and the ledger, also after the ledger lost data."""
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from bridge.consumer.ledger_questions import (
+    FateQuestion,
+    JoinNote,
+    LedgerAnswers,
+    LedgerQuestion,
+    LedgerSearch,
+    ProgressQuestion,
+    ReachedNote,
+    StateQuestion,
+)
 from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.log_identity import CommitEvidence
 from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import format_count
-from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
-from bridge.ledger.account_progress import AccountProgress, LogKey
+from bridge.ledger import Account, Accounts, Fate, Ledger, LedgerState, Mark
+from bridge.ledger.account_progress import AccountProgress, LogKey, find_log_accounts, find_reached
+from bridge.ledger.ledger_client import FateSearch
 from bridge.ledger.ledger_layout import PAGE
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
@@ -66,7 +77,7 @@ class LogRange(NamedTuple):
 
 
 class StartOffsetFinder:
-    """The search for the start offset of a partition, in steps.
+    """The search for the start offset of a partition, whose questions are answered with those of other partitions.
 
     Each method raises LedgerUnavailable if Redis does not respond.
     """
@@ -75,17 +86,29 @@ class StartOffsetFinder:
         self, settings: Settings, assignment: Assignment, ledger: Ledger | None, logs: LogChangeDetector
     ) -> None:
         self._settings, self._assignment, self._ledger, self._logs = settings, assignment, ledger, logs
+        self._answers = None if ledger is None else LedgerAnswers(ledger)
         self._by_log: Mapping[LogKey, Collection[Account]] | None = None
 
     def forget_accounts(self) -> None:
         """Forget the accounts that were read, because the former owners of new partitions may have changed them."""
         self._by_log = None
 
-    def choose_first_offset(self, place: Place, committed: int | None, log: LogRange) -> int:
+    def answer(self, questions: Iterable[LedgerQuestion[Any]]) -> None:
+        """Answer the questions of searches, those of a kind in one trip; some may stay open until the next call."""
+        if self._answers is not None:
+            self._answers.answer(questions)
+
+    def read_state(self) -> LedgerSearch[LedgerState | None]:
+        """Return the state of the ledger before a search; `None` without a ledger."""
+        if self._ledger is None:
+            return None
+        return (yield from StateQuestion().ask())
+
+    def choose_first_offset(self, place: Place, committed: int | None, log: LogRange) -> LedgerSearch[int]:
         """Return the committed offset; if Kafka has none, the ledger's, or the end that `auto.offset.reset` names."""
         if committed is None and self._ledger is not None:
             accounts = list(self._assignment.make_partition(place, 0).accounts.values())
-            reached = Accounts(self._ledger).read_reached(accounts, self._read_accounts_by_log)
+            reached = yield from self._read_reached(accounts)
             if reached is not None and reached <= log.high:
                 if reached > log.low:
                     logger.warning("%s-%d: Kafka has no commit of the group; the ledger has: %d.", *place, reached)
@@ -97,53 +120,51 @@ class StartOffsetFinder:
             return log.high if latest else log.low
         return max(committed, log.low)
 
-    def search_start(self, place: Place, committed: CommittedOffset, log: LogRange, first: int) -> Iterator[int | None]:
-        """Yield `None` for each step of the search, and then the start offset."""
+    def search_start(
+        self, place: Place, committed: CommittedOffset, log: LogRange, first: int, before: LedgerState | None
+    ) -> LedgerSearch[int | None]:
+        """Return the start offset; `None` if the ledger may have lost data, so that all of it is searched again.
+
+        Parameters:
+            before: the state of the ledger before anything was read from it.
+        """
         yield from self._count_expired(place, committed.offset, log)
-        if self._ledger is None:
-            yield first
-            return
-        before = self._ledger.state()
+        if self._ledger is None or before is None:
+            return first
         partition = self._assignment.make_partition(place, first)
         accounts = list(partition.accounts.values())
-        back = self._find_forgotten_offset(partition, accounts, committed, first)
+        back = yield from self._find_forgotten_offset(partition, accounts, committed, first, before)
         if committed.is_external and not committed.is_of_a_consumer and not isinstance(partition, RetryPartition):
             yield from self._discard_passed(partition, accounts, log, first)
         yield from self._note_queued_below(partition, accounts, committed, log, first)
-        known = dict(zip(accounts, Accounts(self._ledger).read_progress(accounts), strict=True))
-        starts: list[int] = []
-        for account in accounts:
-            for step in _find_starts(self._ledger, account, partition.offsets.unsafe, log, first, back):
-                if step is None:
-                    yield None
-                else:
-                    starts.append(step)
+        known = dict(zip(accounts, (yield from ProgressQuestion(accounts).ask()), strict=True))
+        starts = yield from _find_starts(accounts, partition.offsets.unsafe, log, first, back)
         start = min(starts, default=first)
         if back < first:
             start = min(start, max(back, log.low))
         reached = dict.fromkeys(accounts, min(start, first))
-        if doubt := Accounts(self._ledger).raise_reached(reached, before).doubt(before):
+        if doubt := (yield from ReachedNote(reached, before).ask()).doubt(before):
             logger.warning("%s-%d: the start offset is searched again: %s.", *place, doubt)
-            yield from self.search_start(place, committed, log, first)
-            return
+            return None
         if start > first:
             logger.info("%s-%d: offsets %d to %d are settled: skipped.", *place, first, start - 1)
         elif start < first:
-            logs = {account[1:] for account in accounts}
-            others = [
-                account
-                for log_key in logs
-                for account in self._read_accounts_by_log().get(log_key, ())
-                if account not in known
-            ]
-            known |= zip(others, Accounts(self._ledger).read_progress(others), strict=True)
+            others = [each for each in find_log_accounts(self._read_accounts_by_log(), accounts) if each not in known]
+            known |= zip(others, (yield from ProgressQuestion(others).ask()), strict=True)
             why = _BY_A_CONSUMER if committed.is_of_a_consumer else _explain_reread(known, starts, start, first)
             logger.warning("%s-%d: %s. Read again from there: below the committed %d.", *place, why, first)
-        yield start
+        return start
+
+    def _read_reached(self, accounts: Sequence[Account]) -> LedgerSearch[int | None]:
+        """Return how far a partition had come when this ledger last heard of it; `None` if it never did."""
+        reached = find_reached((yield from ProgressQuestion(accounts).ask()))
+        if reached is None and (others := find_log_accounts(self._read_accounts_by_log(), accounts)):
+            reached = find_reached((yield from ProgressQuestion(others).ask()))
+        return reached
 
     def _note_queued_below(
         self, partition: Partition, accounts: list[Account], committed: CommittedOffset, log: LogRange, first: int
-    ) -> Iterator[None]:
+    ) -> LedgerSearch[None]:
         """Note if deliveries are queued below the commit since an earlier commit="handoff"; yield for each step."""
         assert self._ledger is not None
         if not may_have_queued_below(partition.chosen.commit, committed.mode):
@@ -159,14 +180,14 @@ class StartOffsetFinder:
 
     def _discard_passed(
         self, partition: Partition, accounts: list[Account], log: LogRange, first: int
-    ) -> Iterator[None]:
+    ) -> LedgerSearch[None]:
         """Discard the deliveries that an external commit skipped, as `bridge reset` does; yield `None` for each step.
 
         Kafka moves no offsets of a group that has members, so this commit was a decision to skip the records below it.
         """
         assert self._ledger is not None
         # Open deliveries below `reached` were lost, or are of a handler that was absent: no commit skipped them.
-        reached = Accounts(self._ledger).read_reached(accounts, self._read_accounts_by_log) or 0
+        reached = (yield from self._read_reached(accounts)) or 0
         for account in accounts:
             (known,) = Accounts(self._ledger).read_progress([account])
             # A new handler starts here, so none of its deliveries was skipped.
@@ -202,7 +223,7 @@ class StartOffsetFinder:
             self._by_log = Accounts(self._ledger).by_log()
         return self._by_log
 
-    def _count_expired(self, place: Place, committed: int | None, log: LogRange) -> Iterator[None]:
+    def _count_expired(self, place: Place, committed: int | None, log: LogRange) -> LedgerSearch[None]:
         """Count the records that Kafka's retention deleted before they were handled; yield `None` for each step."""
         if committed is None or committed >= log.low:
             return
@@ -217,8 +238,13 @@ class StartOffsetFinder:
         self._logs.report_expired(place, committed, log.low, max(open_.values(), default=0))
 
     def _find_forgotten_offset(
-        self, partition: Partition, accounts: list[Account], committed: CommittedOffset, first: int
-    ) -> int:
+        self,
+        partition: Partition,
+        accounts: list[Account],
+        committed: CommittedOffset,
+        first: int,
+        before: LedgerState,
+    ) -> LedgerSearch[int]:
         """Return the first offset below the commit that the ledger has forgotten, or the commit if there is none.
 
         Before each commit, the bridge writes its offset to the ledger. If the ledger has a lower one, it was set back,
@@ -229,13 +255,12 @@ class StartOffsetFinder:
         assert self._ledger is not None
         if committed.offset is None or committed.epoch is None or not accounts:
             return first
-        known = Accounts(self._ledger)
-        wiped = committed.epoch != self._ledger.state().epoch
-        reached = None if wiped else known.read_reached(accounts, self._read_accounts_by_log)
+        wiped = committed.epoch != before.epoch
+        reached = None if wiped else (yield from self._read_reached(accounts))
         if reached is not None:
             return min(first, reached)
         if (committed.mode or partition.chosen.commit) == "handoff":
-            known.lose(accounts, committed.offset)
+            Accounts(self._ledger).lose(accounts, committed.offset)
             _log_lost_fates(partition, committed.offset, wiped)
         return first
 
@@ -282,22 +307,30 @@ def _log_lost_fates(partition: Partition, below: int, wiped: bool) -> None:
 
 
 def _find_starts(
-    ledger: Ledger, account: Account, unsafe: frozenset[Fate], log: LogRange, first: int, back: int
-) -> Iterator[int | None]:
-    """Yield `None` for each step, then the first offset with work left; it may be below the commit."""
+    accounts: Sequence[Account], unsafe: frozenset[Fate], log: LogRange, first: int, back: int
+) -> LedgerSearch[list[int]]:
+    """Return the first offset with work left for each account; it may be below the commit."""
     # A ledger that was set back may not know a handler that has run all the time since.
-    joined = Accounts(ledger).join(account, back)
-    for first_of_step in range(max(joined, log.low), first, STEP):
-        open_run = next(ledger.runs(account, {Fate.OPEN}, first_of_step, min(first, first_of_step + STEP) - 1), None)
-        if open_run is not None:
-            yield open_run.start
-            return
-        yield None
+    joined = yield from JoinNote(accounts, back).ask()
+    starts = dict.fromkeys(accounts, max(first, log.high))
+    left = {
+        account: _list_searches(account, unsafe, max(at, log.low), first, log.high)
+        for account, at in zip(accounts, joined, strict=True)
+    }
+    while asked := {account: search for account, more in left.items() if (search := next(more, None)) is not None}:
+        found = dict(zip(asked, (yield from FateQuestion([*asked.values()]).ask()), strict=True))
+        starts |= {account: offset for account, offset in found.items() if offset is not None}
+        left = {account: left[account] for account, offset in found.items() if offset is None}
+    return [*starts.values()]
+
+
+def _list_searches(
+    account: Account, unsafe: frozenset[Fate], begin: int, first: int, high: int
+) -> Iterator[FateSearch]:
+    """Yield the steps of the search for the first offset with work left, in order (pure)."""
+    for first_of_step in range(begin, first, STEP):
+        last = min(first, first_of_step + STEP) - 1
+        yield FateSearch(account, {Fate.OPEN}, first_of_step, last, pageless=False)
     # Gaps too: they were inferred from offsets that Kafka left out, and may have records after all.
-    for first_of_step in range(first, log.high, STEP):
-        unsettled = ledger.find(account, unsafe | {Fate.GAP}, first_of_step, min(log.high, first_of_step + STEP) - 1)
-        if unsettled is not None:
-            yield unsettled
-            return
-        yield None
-    yield max(first, log.high)
+    for first_of_step in range(first, high, STEP):
+        yield FateSearch(account, unsafe | {Fate.GAP}, first_of_step, min(high, first_of_step + STEP) - 1)

@@ -4,7 +4,7 @@ None of it expires: so a page that expired can be told from one that was never w
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -49,22 +49,16 @@ class Accounts:
             rows = zip(*pipe.execute(), strict=True)
             return [AccountProgress(*(None if found is None else int(found) for found in row)) for row in rows]
 
-    def read_reached(
-        self, accounts: Collection[Account], by_log: Callable[[], Mapping[LogKey, Collection[Account]]] | None = None
-    ) -> int | None:
+    def read_reached(self, accounts: Collection[Account]) -> int | None:
         """Return how far a partition had come when this ledger last heard of it; `None` if it never did.
 
         Parameters:
             accounts: the handlers of one partition. If none of them is known, earlier handlers of the partition count.
-            by_log: returns `by_log()`, so that it is read once for many partitions.
         """
-        found = [each.reached for each in self.read_progress(accounts) if each.reached is not None]
-        if not found:
-            there = (by_log or self.by_log)()
-            gone = [account for log in {account[1:] for account in accounts} for account in there.get(log, ())]
-            found = [each.reached for each in self.read_progress(gone) if each.reached is not None]
-        # The farthest: a handler that was missing for a while is behind the others.
-        return max(found, default=None)
+        reached = find_reached(self.read_progress(accounts))
+        if reached is None:
+            reached = find_reached(self.read_progress(find_log_accounts(self.by_log(), accounts)))
+        return reached
 
     def list_accounts(self) -> list[Account]:
         """Return every account that ever began, those of removed handlers too.
@@ -77,7 +71,7 @@ class Accounts:
         return sorted(account for account in map(_read_account, fields) if account is not None)
 
     def by_log(self) -> Mapping[LogKey, Collection[Account]]:
-        """Return `everyone()` by log."""
+        """Return every account by its log."""
         found: defaultdict[LogKey, list[Account]] = defaultdict(list)
         for account in self.list_accounts():
             found[account[1:]].append(account)
@@ -89,17 +83,36 @@ class Accounts:
         An earlier note stays in force, unless the page right below `first` is gone: it expired, or Redis lost it.
         Then no fate below is known, and nothing there counts as unaccounted for.
         """
-        names, below = (self._names[0], ledger_key(*account)), max(0, first - 1) // PAGE
+        return self.join_all({account: first})[account]
+
+    def join_all(self, firsts: Mapping[Account, int]) -> dict[Account, int]:
+        """Do the same as `join` for many accounts, in at most four round trips."""
+        if not firsts:
+            return {}
+        name, fields = self._names[0], {account: ledger_key(*account) for account in firsts}
         with self._ledger.asking("note where a handler begins") as pipe:
-            pipe.hsetnx(*names, str(first))
-            pipe.hget(*names)
-            pipe.exists(self._ledger.page_key(account, below))
-            _, joined, there = pipe.execute()
-            if int(joined) >= first or there:
-                return int(joined)
-            pipe.hset(*names, str(first))
-            pipe.execute()
-            return first
+            pipe.hmget(name, [*fields.values()])
+            (noted,) = pipe.execute()
+            new = [account for account, at in zip(firsts, noted, strict=True) if at is None]
+            for account in new:
+                pipe.hsetnx(name, fields[account], str(firsts[account]))
+            if new:
+                # Also of those that another bridge noted meanwhile.
+                pipe.hmget(name, [*fields.values()])
+                noted = pipe.execute()[-1]
+        joined = {account: int(at) for account, at in zip(firsts, noted, strict=True)}
+        below = {
+            account: self._ledger.page_key(account, max(0, firsts[account] - 1) // PAGE)
+            for account, at in joined.items()
+            if at < firsts[account]
+        }
+        existing = self._ledger.find_existing_keys([*below.values()])
+        moved = {account: firsts[account] for account, page in below.items() if page not in existing}
+        if moved:
+            with self._ledger.asking("note where a handler begins") as pipe:
+                pipe.hset(name, mapping={fields[account]: str(first) for account, first in moved.items()})
+                pipe.execute()
+        return joined | moved
 
     def raise_reached(self, offsets: Mapping[Account, int], since: LedgerState | None = None) -> LedgerState:
         """Note what is safe to commit, before it is committed: a commit above it shows that the ledger lost data.
@@ -138,6 +151,17 @@ class Accounts:
         with self._ledger.asking("note what was lost") as pipe:
             pipe.hset(self._names[2], mapping={ledger_key(*account): str(below) for account in accounts})
             pipe.execute()
+
+
+def find_reached(progress: Iterable[AccountProgress]) -> int | None:
+    """Return how far a partition has come by the progress of its accounts; `None` if nothing is known."""
+    # The farthest: a handler that was missing for a while is behind the others.
+    return max((each.reached for each in progress if each.reached is not None), default=None)
+
+
+def find_log_accounts(by_log: Mapping[LogKey, Collection[Account]], accounts: Collection[Account]) -> list[Account]:
+    """Return every account of the logs of these accounts, those of removed handlers too."""
+    return [account for log in {account[1:] for account in accounts} for account in by_log.get(log, ())]
 
 
 def _read_account(field: bytes) -> Account | None:

@@ -43,6 +43,20 @@ class FateCount(NamedTuple):
     pageless: int
 
 
+class FateSearch(NamedTuple):
+    """A search for the first offset from `first` to `last`, both included, with one of some fates.
+
+    Attributes:
+        pageless: whether an offset without a page counts as open; else it is left out.
+    """
+
+    account: Account
+    wanted: Collection[Fate]
+    first: int
+    last: int
+    pageless: bool = True
+
+
 class Ledger:
     """The fates of one consumer group on one Kafka cluster.
 
@@ -237,11 +251,35 @@ class Ledger:
         """Return the first offset from `first` to `last` with one of these fates; an offset without a page is open."""
         while first <= last:
             end = min(last, first - first % PAGE + PAGE * _PAGES_AT_ONCE - 1)
-            at = fate_rules.find_fate(self.fates(account, first, end), wanted)
-            if at >= 0:
-                return first + at
+            (found,) = self.find_many([FateSearch(account, wanted, first, end)])
+            if found is not None:
+                return found
             first = end + 1
         return None
+
+    def find_many(self, searches: Sequence[FateSearch]) -> list[int | None]:
+        """Return the first offset that each search finds, all in one round trip."""
+        with self.asking("read fates") as pipe:
+            for search in searches:
+                for page, start, end in split_by_page(search.first, search.last):
+                    key = self._keys.account(search.account, page)
+                    if not search.pageless:
+                        pipe.exists(key)
+                    pipe.getrange(key, start >> 1, end >> 1)
+            answers = iter(pipe.execute())
+        return [self._find_first(search, answers) for search in searches]
+
+    def _find_first(self, search: FateSearch, answers: Iterator[Any]) -> int | None:
+        """Return the first offset that a search finds in its answers, of which all are taken."""
+        first = None
+        for page, start, end in split_by_page(search.first, search.last):
+            there = search.pageless or bool(next(answers))
+            fates, base = _cut_fates(next(answers), start, end), page * PAGE + start
+            if search.pageless:
+                self._check(search.account, range(base, base + len(fates)), fates)
+            if there and first is None and (at := fate_rules.find_fate(fates, search.wanted)) >= 0:
+                first = base + at
+        return first
 
     def runs(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> Iterator[range]:
         """Yield the offsets from `first` to `last` whose fate is one of `wanted`, in unbroken runs cut at pages.

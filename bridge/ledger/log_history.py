@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -127,8 +127,13 @@ class LogHistory:
 
     def note(self, place: tuple[str, int], log: KnownLog) -> None:
         """Note the log of a partition, before records read from it are handed off."""
+        self.note_logs({place: log})
+
+    def note_logs(self, logs: Mapping[tuple[str, int], KnownLog]) -> None:
+        """Note the log of each of some partitions, before records read from it are handed off."""
         with self._ledger.asking("note which log a partition has") as pipe:
-            pipe.hset(self._known, ledger_key(*place), json.dumps(log._asdict()))
+            mapping = {ledger_key(*place): json.dumps(log._asdict()) for place, log in logs.items()}
+            pipe.hset(self._known, mapping=mapping)
             pipe.execute()
 
     def is_first_to_tell(self, place: tuple[str, int], log: KnownLog) -> bool:

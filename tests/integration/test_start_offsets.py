@@ -216,6 +216,40 @@ def test_the_handlers_of_before_are_listed_once_for_all_partitions_that_are_assi
         assert kafka.sought == dict.fromkeys(range(20), 5)
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["first start", "restart"])
+def test_the_ledger_is_asked_as_often_for_many_partitions_that_start_together_as_for_few(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, again: bool
+):
+    # However slow the machine is.
+    monkeypatch.setattr("bridge.consumer.read_position.SEARCH_WITHIN", 60)
+    trips = {}
+    for count in (3, 300):
+        with closing(Ledger(redis_url, "cluster", f"of {count}")) as fates:
+            kafka: Any = Kafka(0, 30, -1001, "")
+            if again:
+                accounts = [CHARGE._replace(partition=number) for number in range(count)]
+                fates.write([Mark(account, range(20), Fate.DONE) for account in accounts])
+                Accounts(fates).join_all(dict.fromkeys(accounts, 0))
+                Accounts(fates).raise_reached(dict.fromkeys(accounts, 20))
+                kafka = Kafka(0, 30, 20, commit_note(fates.state().epoch, "id", "completion"))
+            asked: list[object] = []
+            send = redis.Connection.send_packed_command
+
+            def counted(self: Any, *command: Any, send: Any = send, asked: list[object] = asked, **how: Any) -> None:
+                asked.append(command)
+                send(self, *command, **how)
+
+            monkeypatch.setattr(redis.Connection, "send_packed_command", counted)
+            found = beginnings(kafka, fates)
+            found.add([("orders", number) for number in range(count)])
+            assert len(list(found.advance(kafka))) == count
+            monkeypatch.setattr(redis.Connection, "send_packed_command", send)
+            trips[count] = len(asked)
+        assert kafka.sought == dict.fromkeys(range(count), 20 if again else 0)
+    assert trips[300] == trips[3]
+    assert trips[300] < 25
+
+
 def test_one_answer_of_kafka_is_no_proof_that_a_log_is_another(redis_url: str, caplog: pytest.LogCaptureFixture):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         fates.write([Mark(CHARGE, range(20), Fate.DONE)])
@@ -255,7 +289,9 @@ def test_of_topics_together_each_is_told_apart_from_one_that_is_gone(stack: Stac
         catalog.id_of("gone")
 
 
-def test_a_look_over_much_that_is_settled_is_made_in_steps(redis_url: str):
+def test_a_look_over_much_that_is_settled_is_made_in_steps(redis_url: str, monkeypatch: pytest.MonkeyPatch):
+    # No time for a second step in a turn of the loop.
+    monkeypatch.setattr("bridge.consumer.read_position.SEARCH_WITHIN", -1)
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         for first in range(0, 4 * STEP, STEP):
             fates.write([Mark(CHARGE, range(first, first + STEP), Fate.DONE)])
@@ -444,17 +480,17 @@ def test_a_ledger_set_back_while_it_is_looked_at_is_looked_at_anew(redis_url: st
         accounts, metadata = Accounts(fates), commit_note(fates.state().epoch)
         accounts.join(CHARGE, 0)
         accounts.raise_reached({CHARGE: 20})
-        find = Ledger.find
+        find = Ledger.find_many
 
-        def restored(self: Ledger, *asked: Any) -> int | None:
-            monkeypatch.setattr(Ledger, "find", find)
+        def restored(self: Ledger, *asked: Any) -> list[int | None]:
+            monkeypatch.setattr(Ledger, "find_many", find)
             accounts.raise_reached({CHARGE: 12})
             with fates.asking("set it back") as pipe:
                 pipe.decr("ledger:writes")
                 pipe.execute()
             return find(self, *asked)
 
-        monkeypatch.setattr(Ledger, "find", restored)
+        monkeypatch.setattr(Ledger, "find_many", restored)
         assert start_of(fates, Kafka(0, 30, 20, metadata)) == 12
         assert accounts.read_progress([CHARGE])[0].reached == 12
 
