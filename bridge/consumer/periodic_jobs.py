@@ -82,11 +82,17 @@ class LedgerJobs:
         self._stuck_finder, self._timetable, self._metrics = stuck_finder, timetable, metrics
 
     def read_fates(self) -> None:
-        """Poll the fates of handed deliveries, for the commit and for deliveries behind them."""
-        watched = [partition for partition in self._reads.assignment.busy if partition.watched]
-        if self._ledger is None or not watched:
+        """Poll all fates on which a commit depends; call it before each commit."""
+        self._read_fates([partition for partition in self._reads.assignment.busy if partition.watched])
+
+    def read_awaited_fates(self) -> None:
+        """Poll the fates of handed deliveries that others wait for, a few times between two commits."""
+        self._read_fates([partition for partition in self._reads.assignment.busy if partition.awaited], awaited=True)
+
+    def _read_fates(self, partitions: Sequence[Partition], *, awaited: bool = False) -> None:
+        if self._ledger is None or not partitions:
             return
-        seen = read_handed_fates(self._ledger, watched)
+        seen = read_handed_fates(self._ledger, partitions, awaited=awaited)
         for lost in seen.undone:
             self._read_again(lost)
         self._marks.add(seen.marks)

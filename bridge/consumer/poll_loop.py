@@ -51,8 +51,15 @@ class PollLoop:
         self.consumer = consumer_client(
             setup.settings.kafka, setup.settings.group, error_cb=self._on_error, on_commit=self._on_commit
         )
+        ledger_jobs = parts.make_ledger_jobs()
         self._committing = CommitOrRestart(
-            self.consumer, self._commits, self._marks, self._reads, self._blockage, self._timetable
+            self.consumer,
+            self._commits,
+            ledger_jobs.read_fates,
+            self._marks,
+            self._reads,
+            self._blockage,
+            self._timetable,
         )
         self._rebalances = RebalanceHandler(
             self._reads, self._committing, self._kafka, self._metrics, self._timetable, self._clock
@@ -62,7 +69,9 @@ class PollLoop:
         )
         self._strangers = StrangeRecordCounter(self._assignment, self._metrics, setup.settings.group)
         self.transactions = TransactionWatch(setup.catalog)
-        self._jobs = parts.make_jobs(self.consumer, self._committing, self._subscription, self.transactions)
+        self._jobs = parts.make_jobs(
+            self.consumer, self._committing, self._subscription, self.transactions, ledger_jobs
+        )
         self._subscription.refresh()
 
     @property
@@ -121,8 +130,8 @@ class PollLoop:
         if self._buffer and not self._retry_time.left:
             # Records of retry topics that were read are taken in little by little.
             return self.consumer.consume(MOST_RECORDS, 0)
-        watched = any(partition.watched for partition in self._assignment.busy)
-        waits = watched or self._dispatch.holds or any(self._reads.starts)
+        awaited = any(partition.awaited for partition in self._assignment.busy)
+        waits = awaited or self._dispatch.holds or any(self._reads.starts)
         first = self.consumer.poll(0 if self._reads.starts.more else self._until_due(BUSY if waits else QUIET))
         if first is None:
             return []

@@ -19,18 +19,24 @@ logger = logging.getLogger(__name__)
 
 
 class CommitOrRestart:
-    """The commit of safe offsets; if the ledger may have lost data, all partitions are restarted instead."""
+    """The commit of safe offsets; if the ledger may have lost data, all partitions are restarted instead.
+
+    Parameters:
+        read_fates: polls the fates on which the commit depends; it may raise LedgerUnavailable.
+    """
 
     def __init__(
         self,
         consumer: Consumer,
         commits: OffsetCommits,
+        read_fates: Callable[[], None],
         marks: PendingMarks,
         reads: PartitionReads,
         blockage: HandoffBackoff,
         timetable: Timetable,
     ) -> None:
         self._consumer, self._commits, self._marks, self._reads = consumer, commits, marks, reads
+        self._read_fates = read_fates
         self._blockage, self._timetable = blockage, timetable
 
     def commit(self, wait: bool = False) -> None:
@@ -39,6 +45,7 @@ class CommitOrRestart:
         Raises:
             LedgerUnavailable: nothing was committed.
         """
+        self._read_fates()
         # A commit also depends on marks that are not written yet.
         self._marks.write()
         suspicion = self._commits.commit(self._consumer, set(self._reads.rereads), wait=wait)

@@ -178,16 +178,20 @@ class ConsumerParts:
         by_halt, suspended = self.setup.decisions.suspended, self.limits.add_to(self.gates.suspended)
         return suspended._replace(by_halt=by_halt) if any(by_halt) else suspended
 
+    def make_ledger_jobs(self) -> LedgerJobs:
+        """Make the jobs that compare the partitions with the ledger."""
+        return LedgerJobs(self.ledger, self.reads, self.marks, self.stuck_finder, self.timetable, self.setup.metrics)
+
     def make_jobs(
         self,
         consumer: Consumer,
         committing: CommitOrRestart,
         subscription: Subscription,
         transactions: TransactionWatch,
+        ledger: LedgerJobs,
     ) -> PeriodicJobs:
         """Make the table of periodic jobs."""
         setup, file = self.setup, self.setup.settings.file
-        ledger = LedgerJobs(self.ledger, self.reads, self.marks, self.stuck_finder, self.timetable, setup.metrics)
         markers = MarkerPass(consumer, self.reads, setup.kafka, self.logs, self.marks, transactions)
         quiet = QuietPartitions(consumer, self.reads, self.timetable)
         poll = KafkaPoll(
@@ -201,7 +205,7 @@ class ConsumerParts:
             quiet,
         )
         jobs = (
-            PeriodicJob("fates", FATES_EVERY, ledger.read_fates),
+            PeriodicJob("fates", FATES_EVERY, ledger.read_awaited_fates),
             PeriodicJob("commit", FSYNC_EVERY if setup.fsyncs else COMMIT_EVERY, committing.commit),
             PeriodicJob("queues", QUEUES_EVERY, self.queues.update_lengths),
             PeriodicJob("depths", DEPTHS_EVERY, self.queues.update_depths),

@@ -83,13 +83,21 @@ def take_in_records(
     return marks
 
 
-def read_handed_fates(ledger: Ledger, watched: Sequence[Partition]) -> LedgerView:
+def read_handed_fates(ledger: Ledger, partitions: Sequence[Partition], *, awaited: bool = False) -> LedgerView:
     """Poll the fates of handed deliveries.
+
+    Parameters:
+        awaited: whether only those are read that others may wait for; else the whole window, for the commit.
 
     Raises:
         LedgerUnavailable: Redis does not answer.
     """
-    asked = [(p, account, window) for p in watched for account in p.accounts.values() for window in p.offsets.windows]
+    asked = [
+        (partition, account, window)
+        for partition in partitions
+        for account in partition.accounts.values()
+        for window in (partition.offsets.find_awaited(account.handler) if awaited else partition.offsets.windows)
+    ]
     answers = ledger.fates_many([(account, window.start, window.stop - 1) for _, account, window in asked])
     seen = LedgerView([], [])
     for (partition, account, window), found in zip(asked, answers, strict=True):

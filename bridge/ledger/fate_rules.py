@@ -99,6 +99,21 @@ def find_fate_runs(fates: bytes, wanted: Collection[Fate]) -> Iterator[range]:
         yield range(*match.span())
 
 
+def find_fate_stretches(fates: bytes | bytearray, wanted: Collection[Fate], gap: int) -> Iterator[range]:
+    """Yield the indexes of each stretch of fates that begins and ends with one of `wanted`.
+
+    Parameters:
+        gap: how many others may lie between two of them.
+    """
+    flags = fates.translate(_flags_of(frozenset(wanted)))
+    apart, start = bytes(gap + 1), flags.find(1)
+    while start >= 0:
+        end = flags.find(apart, start)
+        end = len(flags) if end < 0 else end
+        yield range(start, flags.rfind(1, start, end) + 1)
+        start = flags.find(1, end)
+
+
 def choose_offsets(offsets: Sequence[int], fates: bytes, wanted: Collection[Fate]) -> set[int]:
     """Return those of these offsets whose fates, one byte each, are among `wanted`."""
     return {offsets[index] for run in find_fate_runs(fates, wanted) for index in run}
@@ -107,3 +122,8 @@ def choose_offsets(offsets: Sequence[int], fates: bytes, wanted: Collection[Fate
 @lru_cache(maxsize=64)
 def _any_of(wanted: frozenset[Fate]) -> re.Pattern[bytes]:
     return re.compile(b"[" + b"".join(re.escape(bytes([fate])) for fate in sorted(wanted)) + b"]+")
+
+
+@lru_cache(maxsize=64)
+def _flags_of(wanted: frozenset[Fate]) -> bytes:
+    return bytes(fate in wanted for fate in range(256))

@@ -108,6 +108,11 @@ class Partition:
         return (self.chosen.commit == "completion" or self._keeps) and self.offsets.size > 0
 
     @property
+    def awaited(self) -> bool:
+        """Return whether deliveries may wait for handed ones: those must be polled often, not with each commit."""
+        return self.watched and (self.chosen.order is not None or self._keeps)
+
+    @property
     def idle(self) -> bool:
         """Return whether it holds nothing: no delivery to hand off, to watch or to wait for, and it is not paused.
 

@@ -17,6 +17,8 @@ Commit = Literal["handoff", "completion"]
 
 #: Longest run of offsets without a record inside one stretch.
 NEAR: Final = 4_096
+#: Longest run of other fates between two that are read together: half a byte each is less than another command.
+NEAR_FATES: Final = 128
 
 # A byte is (fate before) * 16 + (fate now): a run of one same byte in which the two differ.
 _CHANGED = re.compile(b"([^" + b"".join(re.escape(bytes([f * 17])) for f in Fate) + rb"])\1*", re.DOTALL)
@@ -78,6 +80,8 @@ class OffsetTracker:
         unsafe = {Fate.OPEN} if commit == "handoff" else UNSETTLED
         held = {fate for fate, holds in ((Fate.PARKED, ordered), (Fate.DEAD, ordered and holds_dead)) if holds}
         self.unsafe = frozenset(unsafe | held)
+        #: The fates of deliveries that others may wait for.
+        self._awaited = frozenset((self.unsafe | {Fate.HANDED}) - {Fate.OPEN})
 
     @property
     def window(self) -> range:
@@ -213,6 +217,14 @@ class OffsetTracker:
             if at >= 0:
                 return stretch.first + at
         return None
+
+    def find_awaited(self, handler: str) -> list[range]:
+        """Return the stretches of the window that hold all deliveries of a handler that others may wait for."""
+        return [
+            range(stretch.first + found.start, stretch.first + found.stop)
+            for stretch in self._stretches
+            for found in fate_rules.find_fate_stretches(stretch.seen[handler], self._awaited, NEAR_FATES)
+        ]
 
     def find(self, handler: str, fate: Fate, most: int) -> list[int]:
         """Return the lowest offsets of the window that have `fate`, at most so many."""

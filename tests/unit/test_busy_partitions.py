@@ -13,6 +13,7 @@ from bridge.backpressure.pause_applier import PauseApplier
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.periodic_jobs import QuietPartitions
 from bridge.consumer.wiring import ConsumerParts
+from bridge.dispatch.fate_sync import read_handed_fates
 from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.formats.pause_reasons import PauseReason
 from bridge.handler_routes import Handler
@@ -83,6 +84,44 @@ def test_with_completion_a_partition_is_busy_until_all_of_it_is_settled() -> Non
     one.take_in_fates(CHARGE, 0, bytes([Fate.DONE]))
     one.safe()
     assert made.busy == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "awaited"),
+    [({"commit": "completion"}, False), ({"commit": "completion", "order": "key"}, True)],
+    ids=["any order", "by key"],
+)
+def test_the_fates_of_a_partition_are_polled_often_only_if_deliveries_may_wait_for_them(
+    chosen: dict[str, object], awaited: bool
+) -> None:
+    made = assigned(**chosen)
+    one = made.get_partition(("orders", 7))
+    made.note_read([one.place])
+    one.receive(records(0), {CHARGE: bytes(1)})
+    assert (one.watched, one.awaited) == (True, awaited)
+
+
+class _Asked:
+    """A ledger in which all is as it was, which notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.spans: list[range] = []
+
+    def fates_many(self, questions: Any) -> list[bytes]:
+        self.spans = [range(first, last + 1) for _, first, last in questions]
+        return [bytes([Fate.HANDED]) + bytes([Fate.DONE]) * (last - first) for _, first, last in questions]
+
+
+def test_of_a_long_window_with_one_unsettled_delivery_only_that_is_read_until_the_next_commit() -> None:
+    made = assigned(commit="completion", order="key")
+    one = made.get_partition(("orders", 7))
+    made.note_read([one.place])
+    one.receive(records(*range(5_000)), {CHARGE: bytes([Fate.HANDED]) + bytes([Fate.DONE]) * 4_999})
+    ledger: Any = _Asked()
+    read_handed_fates(ledger, [one], awaited=True)
+    assert ledger.spans == [range(1)]
+    read_handed_fates(ledger, [one])
+    assert ledger.spans == [range(5_000)]
 
 
 def test_a_partition_that_starts_anew_is_busy_in_its_new_state_alone() -> None:

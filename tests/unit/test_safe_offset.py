@@ -1,13 +1,14 @@
 """Which offset is safe to commit."""
 
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.ledger.fate_rules import Fate
-from bridge.partitions.safe_offset import NEAR, Commit, FateChange, OffsetTracker
+from bridge.partitions.safe_offset import NEAR, NEAR_FATES, Commit, FateChange, OffsetTracker
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,23 @@ def test_the_safe_offset_is_the_first_that_is_not(commit: Commit, ordered: bool,
     offsets.read(range(10, 15))
     offsets.take_in_fates("charge", 10, bytes(fates))
     assert offsets.safe() == safe
+
+
+@given(st.lists(st.sampled_from([*Fate, *[Fate.DONE] * 300]), min_size=1, max_size=800), st.booleans(), st.booleans())
+def test_what_others_may_wait_for_is_within_what_is_read_often_and_little_else(
+    fates: list[Fate], ordered: bool, holds_dead: bool
+) -> None:
+    offsets = OffsetTracker(10, ["charge"], "completion", ordered, holds_dead)
+    offsets.read(range(10, 10 + len(fates)))
+    offsets.take_in_fates("charge", 10, bytes(fates))
+    seen = offsets.fates("charge", range(10, 10 + len(fates)))
+    wanted = {10 + at for at, fate in enumerate(seen) if fate in offsets.unsafe and fate != Fate.OPEN}
+    stretches = offsets.find_awaited("charge")
+    assert wanted <= {offset for stretch in stretches for offset in stretch}
+    for stretch in stretches:
+        inside = [offset for offset in stretch if offset in wanted]
+        assert (inside[0], inside[-1]) == (stretch.start, stretch.stop - 1)
+        assert all(later - offset <= NEAR_FATES + 1 for offset, later in pairwise(inside))
 
 
 def test_every_handler_counts() -> None:
