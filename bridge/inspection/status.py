@@ -35,7 +35,7 @@ from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogHistory
 from bridge.ledger.decision_store import merge_decisions
 from bridge.ledger.group_access import open_ledger
 from bridge.ledger.group_members import find_living_sources
-from bridge.ledger.handoff_times import find_oldest_delivery
+from bridge.ledger.handoff_times import OldestDeliveryFinder
 from bridge.ledger.unsettled_retry_records import ParkedSearch, count_handed_records
 from bridge.settings import Settings
 
@@ -265,13 +265,13 @@ def _oldest(
     facts: GroupFacts, ledger: Ledger, routes: Routes, topic_ids: Mapping[str, str]
 ) -> dict[tuple[str, str], float]:
     """Return by topic and handler how long the oldest delivery is in flight, by bridges or the ledger."""
-    ages = dict(facts.oldest)
+    ages, finder = dict(facts.oldest), OldestDeliveryFinder(ledger)
     for account in Accounts(ledger).list_accounts():
         # Bridges announce it for their handlers, not for renamed or removed ones.
         announced = facts.bridges and any(handler.name == account.handler for handler in routes.of(account.topic))
         if announced or topic_ids.get(account.topic) != KnownLog.from_id(account.topic_id).topic_id:
             continue
-        if (oldest := find_oldest_delivery(ledger, account)) is not None:
+        if (oldest := finder.find_delivery(account)) is not None:
             where = (account.topic, account.handler)
             ages[where] = max(ages.get(where, 0.0), oldest.seconds)
     return ages

@@ -38,7 +38,7 @@ from bridge.ledger.attempt_statistics import read_outcomes
 from bridge.ledger.clock_skew import ClockSkew
 from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name, note_first_observation
 from bridge.ledger.handler_costs import HandlerCosts
-from bridge.ledger.handoff_times import find_oldest_deliveries
+from bridge.ledger.handoff_times import OldestDeliveryFinder
 from bridge.partitions.partition import Partition
 from bridge.problems.bridge_problem_rows import BRIDGE_LOST, GROUP_DIVIDED
 from bridge.problems.problem import Problem
@@ -101,6 +101,7 @@ class BridgeAnnouncement:
         self._group, self._app, self._routes, self._metrics = here.group, app, routes, metrics
         self._members, self._workers = GroupMembers(here, "bridges"), GroupMembers(here, "workers")
         self._ledger: Ledger | None = None
+        self._finder: OldestDeliveryFinder | None = None
         self._member = make_member_name()
         self._started = self._assigned_since = time.time()
         self._paused, self._obstacles, self._waiting = StartTimes(), StartTimes(), StartTimes()
@@ -132,7 +133,7 @@ class BridgeAnnouncement:
 
     def set_ledger(self, ledger: Ledger) -> None:
         """Take in the ledger of the cluster, which knows the deliveries in flight."""
-        self._ledger = ledger
+        self._ledger, self._finder = ledger, OldestDeliveryFinder(ledger)
 
     def set_foreign_topics(self, topics: Sequence[str]) -> None:
         """Take in the topics that another application in the group consumes."""
@@ -299,12 +300,12 @@ class BridgeAnnouncement:
             counts = {queue: sum(queue in w["queues"] for w in workers.values()) for queue in self._routes.queues}
             self._metrics.show_workers(counts)
             self._warn(workers)
-        if self._ledger is None:
+        if self._ledger is None or self._finder is None:
             return
         ages = {(topic, handler.name): 0.0 for handler in self._routes for topic in handler.topics}
         gone = find_other_accounts(self._accounts, Accounts(self._ledger).list_accounts())
         ages.update({(account.topic, account.handler): 0.0 for account in gone})
-        for account, oldest in find_oldest_deliveries(self._ledger, [*self._accounts, *gone]).items():
+        for account, oldest in self._finder.find_deliveries([*self._accounts, *gone]).items():
             where = (account.topic, account.handler)
             ages[where] = max(ages.get(where, 0.0), oldest.seconds)
         self._metrics.show_oldest(ages)

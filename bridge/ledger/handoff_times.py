@@ -7,6 +7,7 @@ notes which deliveries wait for their retry; a missing note only makes a deliver
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from bridge.formats.untrusted_json import log_skipped_once
@@ -131,6 +132,8 @@ def _format_span(span: range) -> str:
 
 #: Seconds that the notes of an account are kept after the last one.
 _KEPT_FOR: Final = 30 * 86_400
+#: Notes on waiting deliveries that one trip reads.
+_NOTES_AT_ONCE: Final = 500
 
 
 class OldestDelivery(NamedTuple):
@@ -166,66 +169,106 @@ def find_handed_accounts(ledger: Ledger, accounts: Sequence[Account], *, waits: 
     return [account for account in accounts if any(key_of(account) in existing for key_of in kinds)]
 
 
-def find_oldest_deliveries(ledger: Ledger, accounts: Sequence[Account]) -> dict[Account, OldestDelivery]:
-    """Return, of each account with deliveries in flight, the one that has been so longest.
+class OldestDeliveryFinder:
+    """The search for the deliveries that have been in flight longest, which a bridge repeats every few seconds.
 
-    Raises:
-        LedgerUnavailable: Redis did not answer.
+    It remembers up to where the deliveries of a step all wait for their retry, so that a search reads little of what
+    waits, however much that is. A note stays until its delivery is settled.
     """
-    handed = find_handed_accounts(ledger, accounts, waits=True)
-    found = {account: find_oldest_delivery(ledger, account) for account in handed}
-    return {account: oldest for account, oldest in found.items() if oldest is not None}
 
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        #: By account and begin of a step, the offset below which all of the step's own deliveries wait.
+        self._waiting: dict[Account, dict[int, int]] = {}
 
-def find_oldest_delivery(ledger: Ledger, account: Account) -> OldestDelivery | None:
-    """Return the delivery that has been in flight longest: since its hand-off, or since its last retry was due.
+    def find_deliveries(self, accounts: Sequence[Account]) -> dict[Account, OldestDelivery]:
+        """Return, of each account with deliveries in flight, the one that has been so longest.
 
-    Raises:
-        LedgerUnavailable: Redis did not answer.
-    """
-    with ledger.asking("read how long deliveries have been in flight") as pipe:
-        pipe.time()
-        pipe.hgetall(ledger.index_key(account))
-        pipe.zrange(_waits_key(ledger, account), 0, -1, withscores=True)
-        (seconds, micros), fields, noted = pipe.execute()
-    now = seconds + micros / 1e6
-    # A member that is no offset was written by another program: it is skipped.
-    waits = {int(offset): due for offset, due in noted if offset.isdigit()}
-    found = _find_late(ledger, account, waits, now)
-    first = _find_first(ledger, account, fields, waits, now)
-    if first is not None:
-        found.append(first)
-    return max(found, key=lambda each: each.seconds, default=None)
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+        """
+        handed = find_handed_accounts(self._ledger, accounts, waits=True)
+        self._waiting = {account: self._waiting[account] for account in handed if account in self._waiting}
+        found = {account: self.find_delivery(account) for account in handed}
+        return {account: oldest for account, oldest in found.items() if oldest is not None}
 
+    def find_delivery(self, account: Account) -> OldestDelivery | None:
+        """Return the delivery that has been in flight longest: since its hand-off, or since its last retry was due.
 
-def _find_late(ledger: Ledger, account: Account, waits: Mapping[int, float], now: float) -> list[OldestDelivery]:
-    """Return the unsettled deliveries whose retry is due; the notes of settled ones are deleted."""
-    late = sorted(offset for offset, due in waits.items() if due <= now)
-    if not late:
-        return []
-    (fates,) = ledger.fates_of([(account, late)])
-    there = {offset for offset, fate in zip(late, fates, strict=True) if fate == Fate.HANDED}
-    if settled := [offset for offset in late if offset not in there]:
-        with ledger.asking("drop the notes of what is settled") as pipe:
-            for start in range(0, len(settled), 1000):
-                pipe.zrem(_waits_key(ledger, account), *settled[start : start + 1000])
-            pipe.execute()
-    return [OldestDelivery(offset, now - waits[offset]) for offset in there]
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+        """
+        with self._ledger.asking("read how long deliveries have been in flight") as pipe:
+            pipe.time()
+            pipe.hgetall(self._ledger.index_key(account))
+            pipe.zrange(_waits_key(self._ledger, account), 0, _NOTES_AT_ONCE - 1, withscores=True)
+            (seconds, micros), fields, noted = pipe.execute()
+        now = seconds + micros / 1e6
+        found = (self._find_late(account, noted, now), self._find_first(account, fields, now))
+        return max((each for each in found if each is not None), key=lambda each: each.seconds, default=None)
 
+    def _find_late(self, account: Account, noted: Sequence[tuple[bytes, float]], now: float) -> OldestDelivery | None:
+        """Return the unsettled delivery whose retry has been due longest; notes of settled ones before are deleted.
 
-def _find_first(
-    ledger: Ledger, account: Account, fields: Mapping[bytes, bytes], waits: Mapping[int, float], now: float
-) -> OldestDelivery | None:
-    """Return the oldest delivery that never waited for a retry; the index is narrowed on the way there."""
-    rests, oldest = [], None
-    for rest in read_step_rests(ledger, account, read_steps(fields)):
-        rests.append(rest)
-        offset = next((offset for run in rest.own for offset in run if offset not in waits), None)
-        if offset is not None:
-            oldest = OldestDelivery(offset, max(0.0, now - rest.step.since))
-            break
-    narrow_steps(ledger, account, rests, now)
-    return oldest
+        Parameters:
+            noted: the first notes, by the time when they are due.
+        """
+        kept = 0
+        while True:
+            # A member that is no offset was written by another program: it is skipped.
+            late = {int(offset): due for offset, due in noted if offset.isdigit() and due <= now}
+            (fates,) = self._ledger.fates_of([(account, sorted(late))]) if late else (b"",)
+            there = {offset for offset, fate in zip(sorted(late), fates, strict=True) if fate == Fate.HANDED}
+            settled = [offset for offset, _ in noted if offset.isdigit() and int(offset) in late.keys() - there]
+            if settled:
+                with self._ledger.asking("drop the notes of what is settled") as pipe:
+                    pipe.zrem(_waits_key(self._ledger, account), *settled)
+                    pipe.execute()
+            if there:
+                offset = min(there, key=lambda each: (late[each], each))
+                return OldestDelivery(offset, now - late[offset])
+            if len(noted) < _NOTES_AT_ONCE or noted[-1][1] > now:
+                return None
+            kept += len(noted) - len(settled)
+            with self._ledger.asking("read how long deliveries have been in flight") as pipe:
+                last = kept + _NOTES_AT_ONCE - 1
+                pipe.zrange(_waits_key(self._ledger, account), kept, last, withscores=True)
+                (noted,) = pipe.execute()
+
+    def _find_first(self, account: Account, fields: Mapping[bytes, bytes], now: float) -> OldestDelivery | None:
+        """Return the oldest delivery that never waited for a retry; the index is narrowed on the way there."""
+        steps, known = read_steps(fields), self._waiting.get(account, {})
+        waiting = self._waiting[account] = {step.since: known.get(step.since, 0) for step in steps}
+        rests, oldest = [], None
+        for rest in read_step_rests(self._ledger, account, steps):
+            rests.append(rest)
+            since = rest.step.since
+            offset, below = self._find_not_waiting(account, rest.own, waiting[since])
+            # One that is handed off again within a step that goes on would be passed over.
+            if rest.step.until <= now:
+                waiting[since] = below
+            if offset is not None:
+                oldest = OldestDelivery(offset, max(0.0, now - since))
+                break
+        narrow_steps(self._ledger, account, rests, now)
+        return oldest
+
+    def _find_not_waiting(self, account: Account, own: Iterable[range], below: int) -> tuple[int | None, int]:
+        """Return the first of these offsets that has no note on a retry, and below which all have one.
+
+        Parameters:
+            below: the offset below which all are known to have one.
+        """
+        offsets = (offset for run in own for offset in range(max(run.start, below), run.stop))
+        while some := list(islice(offsets, _NOTES_AT_ONCE)):
+            with self._ledger.asking("read which deliveries wait for a retry") as pipe:
+                pipe.zmscore(_waits_key(self._ledger, account), list(map(str, some)))
+                (notes,) = pipe.execute()
+            first = next((offset for offset, due in zip(some, notes, strict=True) if due is None), None)
+            if first is not None:
+                return first, first
+            below = some[-1] + 1
+        return None, below
 
 
 def _waits_key(ledger: Ledger, account: Account) -> str:

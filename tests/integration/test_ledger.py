@@ -22,9 +22,8 @@ from bridge.ledger.fate_rules import UNSETTLED, Fate
 from bridge.ledger.group_members import GroupMembers
 from bridge.ledger.handoff_times import (
     STEP_SECONDS,
+    OldestDeliveryFinder,
     find_handed_accounts,
-    find_oldest_deliveries,
-    find_oldest_delivery,
     note_waiting_retries,
 )
 from bridge.ledger.ledger_client import Ledger
@@ -399,7 +398,7 @@ def _ago(ledger: Ledger, client: redis.Redis, seconds: int) -> None:
 
 
 def test_the_oldest_under_way_is_neither_settled_nor_waiting_for_its_retry(ledger: Ledger, client: redis.Redis) -> None:
-    assert find_oldest_delivery(ledger, CHARGE) is None
+    assert OldestDeliveryFinder(ledger).find_delivery(CHARGE) is None
     ledger.write([Push(CHARGE, range(3), "celery", [b"entry"])])
     _ago(ledger, client, 600)
     ledger.write([Push(CHARGE, range(3, 6), "celery", [b"entry"])])
@@ -407,7 +406,7 @@ def test_the_oldest_under_way_is_neither_settled_nor_waiting_for_its_retry(ledge
     ledger.write([Push(CHARGE, range(6, 9), "celery", [b"entry"])])
 
     def seen() -> tuple[int, float]:
-        found = find_oldest_delivery(ledger, CHARGE)
+        found = OldestDeliveryFinder(ledger).find_delivery(CHARGE)
         assert found is not None
         return found.offset, found.seconds
 
@@ -422,11 +421,45 @@ def test_the_oldest_under_way_is_neither_settled_nor_waiting_for_its_retry(ledge
     note_waiting_retries(ledger, CHARGE, [3, 4, 5], time.time() + 60)
     assert seen()[0] == 6
     ledger.write([Mark(CHARGE, range(6, 9), Fate.DONE)])
-    assert find_oldest_delivery(ledger, CHARGE) is None
+    assert OldestDeliveryFinder(ledger).find_delivery(CHARGE) is None
     # What runs again after its wait counts from when it was due.
     note_waiting_retries(ledger, CHARGE, [4], time.time() - 40)
     offset, seconds = seen()
     assert (offset, 39 <= seconds <= 70) == (4, True)
+
+
+def test_a_search_for_the_oldest_reads_little_of_many_that_wait_for_their_retry(
+    ledger: Ledger, client: redis.Redis
+) -> None:
+    many = 20_000
+    ledger.write([Push(CHARGE, range(many), "celery", [b"entry"])])
+    for first in range(0, many, 1_000):
+        note_waiting_retries(ledger, CHARGE, range(first, first + 1_000), time.time() + 3_600)
+    _ago(ledger, client, 600)
+    ledger.write([Push(CHARGE, [many, many + 1], "celery", [b"entry"])])
+    finder = OldestDeliveryFinder(ledger)
+
+    def find() -> tuple[int | None, int]:
+        before = client.info("stats")
+        found = finder.find_delivery(CHARGE)
+        after = client.info("stats")
+        read = sum(after[name] - before[name] for name in ("total_net_input_bytes", "total_net_output_bytes"))
+        return (None if found is None else found.offset, read)
+
+    assert find()[0] == many
+    # The fates of all that waits, half a byte each, the first notes, and the two answers to INFO.
+    offset, read = find()
+    assert (offset, read < many // 2 + 30_000) == (many, True)
+    ledger.write([Mark(CHARGE, [many], Fate.DONE)])
+    assert find()[0] == many + 1
+    note_waiting_retries(ledger, CHARGE, [many + 1], time.time() + 60)
+    assert find()[0] is None
+    # Of many whose retry is due, the first that is not settled; the notes of those before are dropped.
+    note_waiting_retries(ledger, CHARGE, range(1_500), time.time() - 90)
+    note_waiting_retries(ledger, CHARGE, range(1_500, 3_000), time.time() - 60)
+    ledger.write([Mark(CHARGE, range(2_000), Fate.DONE)])
+    assert find()[0] == 2_000
+    assert client.zcard(ledger.index_key(CHARGE) + ":waits") == many + 1 - 2_000
 
 
 def test_the_commands_for_the_oldest_grow_with_what_is_in_flight_and_not_with_the_accounts(
@@ -438,7 +471,7 @@ def test_the_commands_for_the_oldest_grow_with_what_is_in_flight_and_not_with_th
     ledger.write([Push(accounts[77], [3], "celery", [b"entry"])])
     client.delete(ledger.index_key(accounts[77]))
     before = client.info("stats")["total_commands_processed"]
-    found = find_oldest_deliveries(ledger, accounts)
+    found = OldestDeliveryFinder(ledger).find_deliveries(accounts)
     assert client.info("stats")["total_commands_processed"] - before < 100
     assert {account.partition: oldest.offset for account, oldest in found.items()} == {77: 3, 1_234: 5}
 
@@ -495,11 +528,11 @@ def test_looking_for_the_oldest_leaves_what_is_stuck_to_be_found(ledger: Ledger,
     ledger.write([Mark(CHARGE, [*range(40), *range(42, 100)], Fate.DONE)])
     _ago(ledger, client, 600)
     note_waiting_retries(ledger, CHARGE, [40], time.time() + 60)
-    assert [found.offset for _ in range(2) if (found := find_oldest_delivery(ledger, CHARGE))] == [41, 41]
+    assert [found.offset for _ in range(2) if (found := OldestDeliveryFinder(ledger).find_delivery(CHARGE))] == [41, 41]
     assert [offset for found in find_stuck_offsets(ledger, CHARGE, 300) for offset in found.offsets] == [40, 41]
     assert set(client.hgetall(ledger.index_key(CHARGE)).values()) == {b"40-41"}
     ledger.write([Mark(CHARGE, [40, 41], Fate.DONE)])
-    assert find_oldest_delivery(ledger, CHARGE) is None
+    assert OldestDeliveryFinder(ledger).find_delivery(CHARGE) is None
     assert client.hgetall(ledger.index_key(CHARGE)) == {}
 
 

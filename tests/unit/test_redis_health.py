@@ -11,7 +11,7 @@ from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError, 
 from bridge.errors import LedgerUnavailable
 from bridge.jobs.stuck_deliveries import StuckOffsets, find_stuck_offsets
 from bridge.ledger.fate_rules import Fate
-from bridge.ledger.handoff_times import OldestDelivery, find_oldest_delivery
+from bridge.ledger.handoff_times import OldestDelivery, OldestDeliveryFinder
 from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
 from bridge.ledger.ledger_layout import Account
 from bridge.ledger.redis_connection import RedisConnection, explain_refused_login
@@ -22,13 +22,17 @@ ACCOUNT = Account("charge", "orders", "id", 0)
 
 
 class Pipe:
-    """Takes every command, and gives the answers that it was made with."""
+    """Takes every command, and gives the answers that it was made with; of a sorted set's scores those of its notes."""
 
     def __init__(self, answers: Sequence[Any]) -> None:
         self._answers = answers
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **options: self
+
+    def zmscore(self, key: str, members: Sequence[str]) -> None:
+        notes = dict(self._answers[2])
+        self._answers = [[notes.get(member.encode()) for member in members]]
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
         return list(self._answers)
@@ -186,7 +190,8 @@ def test_of_a_step_in_which_nothing_is_in_flight_nothing_is_kept():
     ],
 )
 def test_the_oldest_under_way_waits_for_no_retry(handed: list[int], waits: list[Any], found: OldestDelivery | None):
-    assert find_oldest_delivery(of((100, 0), FIELDS, waits, handed=handed), ACCOUNT) == found
+    ledger = of((100, 0), FIELDS, waits, handed=handed)
+    assert OldestDeliveryFinder(ledger).find_delivery(ACCOUNT) == found
 
 
 @pytest.mark.parametrize(
