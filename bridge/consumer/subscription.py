@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.rebalance import RebalanceHandler
-from bridge.kafka.clients import Consumer
+from bridge.kafka.clients import Consumer, learn_topics
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Accounts, Ledger
 from bridge.ledger.group_members import find_living_sources
@@ -36,6 +36,9 @@ class Subscription:
         """Subscribe to the topics that exist now."""
         wanted = frozenset(self._catalog.waiting)
         if wanted == self._subscribed:
+            return
+        if self._subscribed is not None and (fault := learn_topics(self._consumer)):
+            logger.info("the subscription stays as it was until Kafka lists its topics: %s", fault)
             return
         before, self._subscribed = self._subscribed or frozenset(), wanted
         gone = sorted(before - wanted)

@@ -48,12 +48,16 @@ __all__ = [
     "consumer_client",
     "explain_error",
     "headers_of",
+    "learn_topics",
     "mock_cluster",
     "producer_client",
     "property_fault",
 ]
 
 logger = logging.getLogger(__name__)
+
+#: Seconds for Kafka's answer to `learn_topics`.
+LEARN_WITHIN: Final = 2.0
 
 
 class RepeatFilter(logging.Filter):
@@ -163,6 +167,22 @@ def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any)
         },
         logger=librdkafka,
     )
+
+
+def learn_topics(consumer: Consumer) -> str:
+    """Have a consumer's client know all topics, as it must before its subscription is modified.
+
+    If it must ask for one while it joins the group again without a member id, as after a freeze, librdkafka aborts the
+    process: an assertion in rd_kafka_cgrp_modify_subscription (rdkafka_cgrp.c) forgets that state.
+
+    Returns:
+        why Kafka did not list them; empty if it did.
+    """
+    try:
+        consumer.list_topics(timeout=LEARN_WITHIN)
+    except KafkaException as error:
+        return explain_error(error)
+    return ""
 
 
 def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer:

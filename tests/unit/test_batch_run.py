@@ -527,10 +527,10 @@ def test_who_asks_to_stop_waits_at_the_gate_with_what_has_not_run_and_has_spent_
 
 
 def test_a_message_whose_run_cannot_begin_comes_back_unchanged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(task: Any, batch: Batch, fates: Any) -> Any:
+    def fails(app: Any, batch: Batch) -> Any:
         raise OSError("no file descriptors are left")
 
-    monkeypatch.setattr(batch_run.Settlement, "for_batch", fails)
+    monkeypatch.setattr(BatchFates, "for_batch", fails)
     with pytest.raises(ComeBack, match="could not begin: OSError: no file descriptors are left") as caught:
         world.run(1, 2)
     assert (caught.value.headers, world.book.fates, ran) == ({}, {}, [])

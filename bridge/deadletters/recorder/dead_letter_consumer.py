@@ -21,6 +21,7 @@ from bridge.kafka.clients import (
     TopicPartition,
     consumer_client,
     explain_error,
+    learn_topics,
 )
 from bridge.kafka.partition_offsets import cached_first_and_end
 from bridge.settings import Settings
@@ -70,6 +71,8 @@ class DeadLetterConsumer:
     def subscribe(self, topics: Collection[str]) -> None:
         """Consume these topics; assigned ones continue meanwhile. Missing topics are waited for."""
         if topics and self._topics != frozenset(topics):
+            if self._topics and (fault := learn_topics(self.consumer)):
+                logger.debug("Kafka has not listed its topics before the subscription: %s", fault)
             self._topics = frozenset(topics)
             self.consumer.subscribe(
                 sorted(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
