@@ -50,7 +50,13 @@ def is_all_halted(
 
 
 def list_bridge_obstacles(
-    *, kafka: str | None, handoff: str | None, missing: Collection[str], topics: Collection[str], joined: bool
+    *,
+    kafka: str | None,
+    handoff: str | None,
+    missing: Collection[str],
+    topics: Collection[str],
+    joined: bool,
+    unreadable: str | None = None,
 ) -> list[str]:
     """Return why a bridge consumes nothing, a sentence each; none if it consumes.
 
@@ -58,6 +64,7 @@ def list_bridge_obstacles(
         kafka, handoff: why Kafka does not answer, and why deliveries cannot be handed off; `None` if that works.
         missing: those of its topics that do not exist yet.
         joined: whether it is a member of the consumer group.
+        unreadable: why it cannot read any of its partitions yet; `None` if it can read one.
     """
     obstacles = []
     if kafka:
@@ -68,6 +75,8 @@ def list_bridge_obstacles(
         obstacles.append(f"no topic to consume exists yet: {', '.join(sorted(missing))}")
     elif not joined and not kafka:
         obstacles.append("joining the consumer group")
+    elif unreadable and not kafka:
+        obstacles.append(unreadable)
     return obstacles
 
 

@@ -9,15 +9,15 @@ import confluent_kafka
 _END, _TOPIC, _VALUE, _KEY, _HEADERS, _PARTITION = 0, 1, 4, 5, 10, 3
 
 
-def _library() -> ctypes.CDLL:
-    """The librdkafka that Python's client has loaded: the same file is the same library."""
+def load_librdkafka() -> ctypes.CDLL:
+    """Return the librdkafka that Python's client has loaded: the same file is the same library."""
     folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
     return ctypes.CDLL(str(next(folder.glob("librdkafka-*.so*"))))
 
 
 def produce_raw(servers: str, topic: str, key: bytes, value: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
     """Produce one record to partition 0, and wait for it."""
-    lib = _library()
+    lib = load_librdkafka()
     for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_headers_new"):
         getattr(lib, name).restype = ctypes.c_void_p
     text = ctypes.create_string_buffer(512)

@@ -10,6 +10,7 @@ from bridge.cli.command_io import AGAIN, BAD, FAULTS, INTERRUPTED, NOT_FOUND, OK
 
 _WRONG_USE: Final = "the command, the app or the settings are wrong: nothing was asked"
 _NOT_KNOWN: Final = "it is not known: Kafka or Redis does not answer, or there is no ledger"
+_PARTLY_KNOWN: Final = f"{_NOT_KNOWN}; or Kafka cannot read a partition: all else was printed"
 #: `NOT_FOUND` of a command that has no `USAGE`.
 _CANNOT_BEGIN: Final = "the app cannot be imported, or an option is wrong"
 _REDIS_ALONE: Final = "Redis alone has it, and loses it if it is wiped now: run the command again when Kafka answers"
@@ -43,7 +44,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
     "audit": {
         OK: "nothing is unaccounted for, and nothing is forgotten",
         FAULTS: "something is missing: offsets unaccounted for or forgotten, records deleted unread, or dead letters",
-        NOT_FOUND: _NOT_KNOWN,
+        NOT_FOUND: _PARTLY_KNOWN,
         USAGE: f"{_WRONG_USE}; or no handler ever named the topic",
     },
     "status": {
@@ -74,7 +75,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
     "find": {
         OK: "the record is there",
         FAULTS: "Kafka has no such record",
-        NOT_FOUND: _NOT_KNOWN,
+        NOT_FOUND: _PARTLY_KNOWN,
         USAGE: f"{_WRONG_USE}; or neither coordinates nor a key were named",
     },
     "discard": {

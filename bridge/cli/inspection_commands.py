@@ -13,7 +13,13 @@ from bridge.cli.deadletters.desk_access import find_missing_library
 from bridge.errors import AppNotFound, KafkaUnavailable, LedgerUnavailable, NothingAnswers, UnknownTopic, how_to_install
 from bridge.handler_routes import Routes
 from bridge.inspection import report_tables
-from bridge.inspection.record_search import find_record, find_records_by_key, format_result, parse_coordinates
+from bridge.inspection.record_search import (
+    describe_unread,
+    find_record,
+    find_records_by_key,
+    format_result,
+    parse_coordinates,
+)
 from bridge.inspection.setup_check import CheckFinding, check_setup
 from bridge.inspection.status import read_status
 from bridge.inspection.status_report import add_problems
@@ -91,7 +97,7 @@ def audit(
     except (KafkaUnavailable, LedgerUnavailable) as error:
         fail_unavailable(error)
     print_result(report.to_data(), as_json, lambda: report_tables.print_audit(console, report))
-    raise typer.Exit(OK if report.clean else FAULTS)
+    raise typer.Exit(OK if report.clean else FAULTS if report.has_losses else NOT_FOUND)
 
 
 def status(
@@ -155,9 +161,13 @@ def find(
         fail_unavailable(error)
     for partition, first in result.looked_from.items():
         print(f"{topic}-{partition} was searched from offset {first} on.", file=sys.stderr)
+    if result.unreadable and not result.data:
+        fail(describe_unread(result), NOT_FOUND)
     if not result.data:
         fail(f"Kafka has no such record: {record or f'{topic}, key {key}'}.", FAULTS)
     print_result(result.data[0] if where else result.data, as_json, lambda: _print_record_lines(result.data))
+    if result.unreadable:
+        fail(describe_unread(result), NOT_FOUND)
 
 
 def _print_record_lines(records: list[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from bridge.deadletters.model import filter_syntax
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterLine
 from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, LedgerUnavailable
-from bridge.inspection.record_search import SearchResult, find_record, find_records_by_key
+from bridge.inspection.record_search import SearchResult, describe_unread, find_record, find_records_by_key
 from bridge.inspection.status import redact_halt
 
 #: `orders-3-1234`, a task of it (`orders-3-1234:orders.handlers.charge#2`), or of a batch (`orders-3-1234..1240:…`).
@@ -204,10 +204,12 @@ def _ask_ledger(desk: DeadLetterService, answer: LookupAnswer, search: Callable[
         return
     answer.records = result.data
     answer.looked += _describe_searched(result, topic)
+    if result.unreadable:
+        answer.silent.append(describe_unread(result))
 
 
 def _describe_searched(found: SearchResult, topic: str) -> list[str]:
-    if not found.kept:
+    if not found.kept and not found.unreadable:
         return [f"Kafka, which has no topic {topic}."]
     return [
         f"Kafka and the ledger: {topic}-{partition}, offsets {found.looked_from.get(partition, first):,} up to {end:,}."

@@ -21,6 +21,7 @@ from bridge.jobs.deployment_problems import GroupWatch, find_foreign_topics
 from bridge.jobs.group_facts import format_since
 from bridge.kafka.clients import admin_client
 from bridge.kafka.consumer_groups import find_first_reads
+from bridge.kafka.partition_offsets import group_unreadable
 from bridge.kafka.topic_admin import MOCK
 from bridge.ledger import Ledger
 from bridge.ledger.redis_health import check_redis_fit
@@ -81,10 +82,23 @@ class Bridge:
             missing=setup.catalog.missing,
             topics=setup.routes.topics,
             joined=self._loop is not None and self._loop.joined,
+            unreadable=self._describe_unreadable() if self._reads_nothing else None,
         )
 
+    @property
+    def _reads_nothing(self) -> bool:
+        return self._loop is not None and 0 < self._loop.assigned <= len(self._loop.unreadable)
+
+    def _describe_unreadable(self) -> str:
+        """Return a sentence on the assigned partitions that cannot be read yet; empty if there is none."""
+        if (loop := self._loop) is None or not (unreadable := loop.unreadable):
+            return ""
+        share = f"{len(unreadable):,} of {format_count(loop.assigned, 'assigned partition')} cannot"
+        which = "no assigned partition can" if self._reads_nothing else share
+        return f"{which} be read yet: {'; '.join(group_unreadable(unreadable))}."
+
     def readiness(self, others: Sequence[str] = ()) -> Readiness:
-        """Return its readiness, with a sentence for each halted topic and handler: why and since when.
+        """Return its readiness, with a sentence for each halted topic and handler, and for unreadable partitions.
 
         Parameters:
             others: the obstacles of what runs beside it.
@@ -100,7 +114,9 @@ class Bridge:
             for subject, arguments, halt in subjects
         ]
         consumes_nothing = is_all_halted(self._handlers, topics, handlers)
-        return decide_readiness(self.obstacles(), halted=halted, consumes_nothing=consumes_nothing, others=others)
+        obstacles, unreadable = self.obstacles(), self._describe_unreadable()
+        waits = [unreadable] if unreadable and unreadable not in obstacles else []
+        return decide_readiness(obstacles, halted=halted, consumes_nothing=consumes_nothing, others=[*waits, *others])
 
     # The loop
 

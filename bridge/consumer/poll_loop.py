@@ -44,6 +44,10 @@ class PollLoop:
         self._assignment, self._reads, self._buffer = parts.assignment, parts.reads, parts.reads.buffer
         self._dispatch, self._retry_time = parts.dispatch, parts.retry_time
         self._joined = False
+        #: The assigned partitions that cannot be read yet, each with the reason: replaced, never changed.
+        self.unreadable: Mapping[Place, str] = {}
+        #: The number of assigned partitions while one of them cannot be read.
+        self.assigned = 0
         try:
             self._commits.check_fsync()
         except LedgerUnavailable as error:
@@ -91,6 +95,8 @@ class PollLoop:
         self._jobs.run_due()
         self._follow_topics()
         self._joined = self._joined or (self._rebalances.assigned and not self._reads.starts.unasked)
+        self.unreadable = self._reads.starts.find_unreadable()
+        self.assigned = len([*self._assignment]) if self.unreadable else 0
         self._reads.pauses.apply(
             self.consumer,
             self._reads.starts,

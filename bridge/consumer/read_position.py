@@ -94,6 +94,15 @@ class PartitionStarts:
         """Return whether Kafka has not answered yet about one of them."""
         return any(starting.log is None and starting.waits_since is None for starting in self._open.values())
 
+    def find_unreadable(self) -> dict[Place, str]:
+        """Return the partitions of which Kafka has not told for some seconds where they begin and end, and why."""
+        before = self._clock() - LOGGED_AFTER
+        return {
+            place: starting.why.rstrip(".")
+            for place, starting in self._open.items()
+            if starting.log is None and starting.waits_since is not None and starting.waits_since <= before
+        }
+
     def add(self, places: Iterable[Place]) -> None:
         """Add partitions that start, or start anew: nothing that was known of them counts."""
         self._starts.forget_accounts()

@@ -185,7 +185,8 @@ class PauseReason(StrEnum):
         "where to begin is not known yet",
         means="the bridge finds out from where the partition is to be read",
         ends="within seconds, or when Kafka and the ledger answer",
-        advice="see the bridge's log: Kafka or the ledger does not answer",
+        advice="see the bridge's log: Kafka or the ledger does not answer, or the partition has no leader "
+        "(replicas_out_of_sync)",
     )
 
 

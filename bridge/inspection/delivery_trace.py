@@ -14,7 +14,7 @@ from bridge.formats.retry_record import RetryRecord, read_retry_record
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Routes
 from bridge.kafka.clients import Record
-from bridge.kafka.partition_offsets import Extent
+from bridge.kafka.partition_offsets import Extent, ExtentRead
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogHistory
 from bridge.ledger.decision_store import DecisionMirror, look_up_decisions
@@ -67,12 +67,13 @@ class DeliveryTrace:
 
 
 def trace_deliveries(
-    settings: Settings, routes: Routes, topic: str, found: RecordsByPlace, there: Sequence[Extent]
+    settings: Settings, routes: Routes, topic: str, found: RecordsByPlace, there: Sequence[Extent], read: ExtentRead
 ) -> DeliveryTrace:
     """Return the deliveries of some records of one topic.
 
     Parameters:
         there: the topic's partitions.
+        read: reads the extents of its retry and replay topics.
 
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
@@ -89,7 +90,7 @@ def trace_deliveries(
             _before(ledger, asked, fates),
             _forgotten(settings, ledger, routes, there, asked),
             _ended_tasks(ledger, routes, asked, fates),
-            _parked(ParkedSearch(settings, ledger, catalog, topic), {account for account, _ in asked}, fates),
+            _parked(ParkedSearch(settings, ledger, catalog, topic, read), {account for account, _ in asked}, fates),
             look_up_decisions(settings, DecisionMirror(ledger)),
         )
 
@@ -236,6 +237,7 @@ class DeliveryLocator:
         parked: by delivery, its record in a retry or replay topic, and what that holds.
         queues: by handler, its queue.
         held: the deliveries whose handler or key is halted, each with what a person resumes.
+        unreadable: the partitions of retry and replay topics that cannot be read, each with the reason.
     """
 
     topic: str
@@ -251,6 +253,7 @@ class DeliveryLocator:
     parked: Mapping[DeliveryKey, tuple[UnsettledRecord, RetryRecord]]
     queues: Mapping[str, str]
     held: Mapping[DeliveryKey, str] = field(default_factory=dict)
+    unreadable: Sequence[str] = ()
 
     def locate(self, which: DeliveryKey, fate: Fate) -> dict[str, Any]:
         """Return the location of a delivery as JSON-able data."""
@@ -303,6 +306,8 @@ class DeliveryLocator:
         if which not in self.parked and (carrier := self.carriers.get(which)) is not None and carrier.via is not None:
             in_flight = self._locate_handed(which)
             return {**in_flight, "where": f"{in_flight['where']} (by {carrier.via})"}
+        if which not in self.parked and self.unreadable:
+            return {"where": f"not known: Kafka cannot read {'; '.join(self.unreadable)}"}
         if which not in self.parked:
             return {"where": f"in no retry topic: run just now, or lost (`bridge audit {self.topic}` tells which)"}
         record, held = self.parked[which]

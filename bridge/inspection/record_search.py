@@ -3,7 +3,7 @@ sibling deliveries of a dead letter.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from bridge.dispatch.carrier_message import CarrierMessage, DeliveryKey
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable
 from bridge.formats.dead_letter_record import DeadLetterSummary
+from bridge.formats.delivery_identity import Place
 from bridge.formats.failure import cut
 from bridge.formats.group_decision import (
     GroupDecision,
@@ -34,7 +35,7 @@ from bridge.inspection.delivery_trace import (
 from bridge.inspection.terminal_output import EMPTY_KEY
 from bridge.kafka.clients import Record
 from bridge.kafka.dead_letter_reader import MOST_RECENT, read_dead_letters
-from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.partition_offsets import Extent, ExtentReader, group_unreadable
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
@@ -55,11 +56,21 @@ class SearchResult:
         data: the records as JSON-able data.
         looked_from: by partition that was not searched from its beginning, the first offset that was searched.
         kept: by partition, the first offset in Kafka, and the one behind the last.
+        unreadable: the partitions that would have to be read and cannot be, each with the reason.
     """
 
     data: list[dict[str, Any]]
     looked_from: Mapping[int, int]
     kept: Mapping[int, tuple[int, int]]
+    unreadable: Mapping[Place, str] = field(default_factory=dict)
+
+
+def describe_unread(result: SearchResult) -> str:
+    """Return a sentence on what could not be read: what is found is not all (pure)."""
+    return (
+        f"Kafka answers, and cannot read {'; '.join(group_unreadable(result.unreadable))}: what is there is not known. "
+        "Start the broker that had it; `bridge status` shows all that cannot be read."
+    )
 
 
 def parse_coordinates(text: str) -> tuple[str, int, int] | None:
@@ -78,17 +89,25 @@ def find_record(
 ) -> SearchResult:
     """Return one record with its deliveries, one for each handler.
 
+    Of a partition that cannot be read, the record is not known, and its deliveries are shown if the ledger has any.
+
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
-    kept = read_extents(settings, [topic])
+    reader = ExtentReader()
+    kept = reader.read(settings, [topic])
+    # The other partitions of the topic are not asked for.
+    reader.unreadable = {place: why for place, why in reader.unreadable.items() if place == (topic, partition)}
     there = [extent for extent in kept if extent.partition == partition and offset < extent.end]
     starts = {(extent.topic, extent.partition): max(offset, extent.first) for extent in there}
     ends = dict.fromkeys(starts, offset + 1)
     read = {(record.partition() or 0, record.offset() or 0): record for record in read_records(settings, starts, ends)}
     place = (partition, offset)
-    standing = _describe_records(app, settings, routes, topic, {place: read.get(place)} if there else {}, there)
-    return SearchResult(standing, {}, _kept(kept))
+    found = {place: read.get(place)} if there or reader.unreadable else {}
+    standing = _describe_records(app, settings, routes, topic, found, there, reader)
+    if not there and all(delivery["fate"] == "open" for each in standing for delivery in each["deliveries"]):
+        standing = []
+    return SearchResult(standing, {}, _kept(kept), reader.unreadable)
 
 
 def find_records_by_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: str) -> SearchResult:
@@ -97,7 +116,8 @@ def find_records_by_key(app: Celery, settings: Settings, routes: Routes, topic: 
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
-    there = read_extents(settings, [topic])
+    reader = ExtentReader()
+    there = reader.read(settings, [topic])
     starts = {(topic, extent.partition): max(extent.first, extent.end - LOOKED_THROUGH) for extent in there}
     ends = {(topic, extent.partition): extent.end for extent in there}
     wanted = key.encode()
@@ -107,8 +127,8 @@ def find_records_by_key(app: Celery, settings: Settings, routes: Routes, topic: 
         if record.key() == wanted
     }
     looked_from = {e.partition: starts[(topic, e.partition)] for e in there if starts[(topic, e.partition)] > e.first}
-    standing = _describe_records(app, settings, routes, topic, dict(sorted(read.items())), there)
-    return SearchResult(standing, looked_from, _kept(there))
+    standing = _describe_records(app, settings, routes, topic, dict(sorted(read.items())), there, reader)
+    return SearchResult(standing, looked_from, _kept(there), reader.unreadable)
 
 
 def _kept(there: Sequence[Extent]) -> dict[int, tuple[int, int]]:
@@ -116,17 +136,27 @@ def _kept(there: Sequence[Extent]) -> dict[int, tuple[int, int]]:
 
 
 def _describe_records(
-    app: Celery, settings: Settings, routes: Routes, topic: str, found: RecordsByPlace, there: Sequence[Extent]
+    app: Celery,
+    settings: Settings,
+    routes: Routes,
+    topic: str,
+    found: RecordsByPlace,
+    there: Sequence[Extent],
+    reader: ExtentReader,
 ) -> list[dict[str, Any]]:
     if not found:
         return []
-    traced = trace_deliveries(settings, routes, topic, found, there)
+    beside = ExtentReader()
+    traced = trace_deliveries(settings, routes, topic, found, there, beside.read)
     carriers, why = _carriers(app, routes, topic, traced.in_flight)
     policies, halt = find_changed_policies(traced.decided), find_halts(traced.decided).get(topic)
     halted = find_halted_deliveries(traced, topic, {place: _read_key(record) for place, record in found.items()})
+    dead_letters = TopicNames.from_settings(settings).dead_letters(topic)
+    letters = _letters(settings, topic, traced, beside)
+    unreadable = group_unreadable({place: why for place, why in beside.unreadable.items() if place[0] != dead_letters})
     known = DeliveryLocator(
         topic,
-        TopicNames.from_settings(settings).dead_letters(topic),
+        dead_letters,
         settings.file.kafka_stuck_after,
         traced.since,
         traced.before,
@@ -134,11 +164,14 @@ def _describe_records(
         halt is not None,
         carriers,
         why,
-        _letters(settings, topic, traced),
+        letters,
         traced.parked,
         {name: handler.queue for name, handler in routes.handlers.items()},
         {which: _describe_resumption(scope) for which, (scope, _) in halted.items()},
+        unreadable,
     )
+    if any(is_place_unknown(which, fate, traced, carriers, letters) for which, fate in traced.fates.items()):
+        reader.unreadable.update(beside.unreadable)
     return [
         {
             "record": _record(topic, place, record),
@@ -165,13 +198,28 @@ def _carriers(
     return ({}, "the Celery broker, whose messages cannot be listed") if carriers is None else (carriers, None)
 
 
-def _letters(settings: Settings, topic: str, traced: DeliveryTrace) -> dict[DeliveryKey, DeadLetterSummary]:
+def is_place_unknown(
+    which: DeliveryKey,
+    fate: Fate,
+    traced: DeliveryTrace,
+    carriers: Mapping[DeliveryKey, CarrierMessage],
+    letters: Mapping[DeliveryKey, DeadLetterSummary],
+) -> bool:
+    """Return whether a delivery is parked or dead, and was found neither in Kafka nor in the broker (pure)."""
+    if fate is Fate.DEAD:
+        return which not in letters
+    return fate is Fate.PARKED and which not in traced.parked and which not in carriers
+
+
+def _letters(
+    settings: Settings, topic: str, traced: DeliveryTrace, reader: ExtentReader
+) -> dict[DeliveryKey, DeadLetterSummary]:
     """Return the last dead letter of each delivery of the logs that the topic has now."""
     if Fate.DEAD not in traced.fates.values():
         return {}
     return {
         (whose.partition, whose.offset, whose.handler): letter
-        for letter in read_dead_letters(settings, topic, MOST_RECENT).letters
+        for letter in read_dead_letters(settings, topic, MOST_RECENT, reader.read).letters
         if (whose := letter.whose).is_of(traced.logs.get(whose.partition, ""))
     }
 
@@ -299,10 +347,12 @@ def find_sibling_deliveries(
     if settings.ledger_url is None:
         return "not known: there is no ledger, because the broker is no Redis (set LEDGER_URL)"
     try:
-        found = find_record(app, settings, routes, topic, partition, offset).data
+        found = find_record(app, settings, routes, topic, partition, offset)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         return f"not known: {error}"
+    if not found.data and found.unreadable:
+        return f"not known: {describe_unread(found)}"
     deliveries: SiblingDeliveries = (
-        found[0]["deliveries"] if found else "not known: Kafka does not have that record (any more)"
+        found.data[0]["deliveries"] if found.data else "not known: Kafka does not have that record (any more)"
     )
     return deliveries

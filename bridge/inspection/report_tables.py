@@ -16,6 +16,7 @@ from bridge.inspection.setup_check import CheckFinding
 from bridge.inspection.terminal_output import LINE_BREAK, make_cell, print_line, print_table
 from bridge.inspection.topic_audit import COUNTED, LogChange, TopicAudit
 from bridge.inspection.topic_list import TopicList
+from bridge.inspection.topic_problems import find_unreadable_partitions
 from bridge.jobs.group_facts import format_span
 from bridge.ledger.unaccounted_offsets import AuditLine
 from bridge.ledger.unsettled_retry_records import RetryTopicCount
@@ -56,6 +57,8 @@ def print_audit(console: Console, audit: TopicAudit) -> None:
         )
     for change in audit.log_changes:
         _print_change(console, audit.topic, change)
+    for problem in find_unreadable_partitions(audit.unreadable):
+        print_line(console, problem, "red")
     if audit.clean:
         print_line(console, "nothing is unaccounted for", "green")
 

@@ -18,7 +18,7 @@ from bridge.formats.user_database import missing_django_tables
 from bridge.handler_routes import Routes, changed_handlers
 from bridge.inspection.redis_problems import find_redis_problems
 from bridge.inspection.status_sources import gather_facts
-from bridge.inspection.topic_problems import find_unmade_topics, find_unsynced_replicas
+from bridge.inspection.topic_problems import find_unmade_topics, find_unreadable_partitions, find_unsynced_replicas
 from bridge.jobs.deployment_problems import (
     describe_foreign_member,
     find_divided_topics,
@@ -34,8 +34,9 @@ from bridge.kafka.clients import AdminClient, KafkaException, admin_client, clie
 from bridge.kafka.consumer_groups import find_first_reads
 from bridge.kafka.control_topic import read_published_decisions
 from bridge.kafka.managed_topic import ManagedTopic, TopicKind
+from bridge.kafka.partition_offsets import ExtentReader
 from bridge.kafka.topic_names import TopicNames, find_ambiguous_names, name_faults
-from bridge.kafka.topic_survey import SurveyedTopic, survey_topics
+from bridge.kafka.topic_survey import SurveyedTopic, find_leaderless_partitions, survey_topics
 from bridge.ledger import Ledger
 from bridge.ledger.redis_connection import explain_refused_login
 from bridge.ledger.redis_health import check_redis_fit
@@ -189,12 +190,14 @@ def _other_redis(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterat
 
 
 def _first_reads(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
+    reader = ExtentReader()
     try:
-        for first_read in find_first_reads(chosen, routes.topics):
+        for first_read in find_first_reads(chosen, routes.topics, reader):
             yield CheckFinding("warning" if first_read.is_surprising else "ok", first_read.words)
     except KafkaUnavailable as error:
         # An unavailable Kafka is reported above; a missing permission is no fault.
         yield CheckFinding("warning", f"the first offsets to read are not known: {error}")
+    yield from (CheckFinding("fault", problem) for problem in find_unreadable_partitions(reader.unreadable))
 
 
 def explain_unreachable_kafka(place: str, words: str, log_lines: Iterable[str]) -> str:
@@ -232,6 +235,10 @@ def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -
             f"{'; '.join(dict.fromkeys(ours.without for ours in missing))}. A bridge creates them when it starts, or "
             "its log says why Kafka refuses; `bridge topics --create` creates them too.",
         )
+    # Those of the sources are found with the first reads, whatever keeps them from being read.
+    beside = [seen for seen in surveyed if seen.ours.kind is not TopicKind.SOURCE]
+    leaderless = find_leaderless_partitions(beside)
+    yield from (CheckFinding("fault", problem) for problem in find_unreadable_partitions(leaderless))
     replicas = {seen.ours.name: seen.replicas for seen in surveyed}
     yield from (CheckFinding("warning", problem) for problem in find_unsynced_replicas(replicas))
     for seen in surveyed:

@@ -2,6 +2,7 @@
 without the texts of errors, for accounts that may not see every field of values.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from bridge.kafka.clients import Record, admin_client
 from bridge.kafka.control_topic import read_published_decisions
 from bridge.kafka.dead_letter_reader import RecentDeadLetters, find_dead_letter_partitions
 from bridge.kafka.managed_topic import TopicKind
-from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.partition_offsets import Extent, ExtentReader
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
@@ -44,11 +45,17 @@ SAMPLE_SIZE: Final = 1_000
 
 
 def read_tier_facts(
-    settings: Settings, routes: Routes, ledger: Ledger, catalog: TopicCatalog, changed: Collection[Handler] = ()
+    settings: Settings,
+    routes: Routes,
+    ledger: Ledger,
+    catalog: TopicCatalog,
+    reader: ExtentReader,
+    changed: Collection[Handler] = (),
 ) -> list[TopicFacts]:
     """Return the facts of the group's topics, of those that exist and those that should.
 
     Parameters:
+        reader: takes in the partitions that cannot be read.
         changed: handlers with the waits of their changed policies.
 
     Raises:
@@ -59,7 +66,7 @@ def read_tier_facts(
         each.ours.name for each in seen if each.partitions and each.ours.kind in (TopicKind.RETRY, TopicKind.REPLAY)
     ]
     there: dict[str, list[Extent]] = {}
-    for extent in read_extents(settings, waits) if waits else ():
+    for extent in reader.read(settings, waits) if waits else ():
         there.setdefault(extent.topic, []).append(extent)
     lagging = [each for some in there.values() for each in some if each.lag]
     looked = _sample_partitions(settings, ledger, catalog, routes, lagging)
@@ -182,29 +189,36 @@ def read_status(
     Raises:
         NothingAnswers: neither Kafka nor Redis nor the broker answers.
     """
-    sources = gather_facts(app, settings, routes)
-    extents = sources.ask(lambda: read_extents(settings, routes.topics))
+    sources, reader = gather_facts(app, settings, routes), ExtentReader()
+    extents = sources.ask(lambda: reader.read(settings, routes.topics))
     if extents is None and sources.facts.bridges is None and sources.facts.queues is None:
         raise NothingAnswers("\n".join(sources.silent))
     if extents is not None:
-        sources = replace(sources, extents=extents, facts=_count_lag(sources.facts, routes.topics, extents))
-        sources = _ask_kafka(sources, app, settings, routes, recent or RecentDeadLetters(settings))
-    facts = replace(sources.facts, silent=tuple(sources.silent))
+        facts = _count_lag(sources.facts, routes.topics, extents, reader.unreadable)
+        sources = replace(sources, extents=extents, facts=facts)
+        sources = _ask_kafka(sources, app, settings, routes, recent or RecentDeadLetters(settings), reader)
+    facts = replace(sources.facts, silent=tuple(sources.silent), unreadable=reader.unreadable)
     return make_status_data(replace(sources, facts=facts if quotes else redact_facts(facts)), routes.topics)
 
 
-def _count_lag(facts: GroupFacts, topics: Collection[str], extents: Iterable[Extent]) -> GroupFacts:
-    """Return the facts with the consumer lag of each topic, and its number of partitions."""
+def _count_lag(
+    facts: GroupFacts, topics: Collection[str], extents: Collection[Extent], unreadable: Iterable[Place]
+) -> GroupFacts:
+    """Return the facts with the consumer lag of each topic as far as it can be read, and its number of partitions."""
     lag: dict[str, int] = dict.fromkeys(topics, 0)
-    partitions: dict[str, int] = {}
     for extent in extents:
         lag[extent.topic] += extent.lag
-        partitions[extent.topic] = partitions.get(extent.topic, 0) + 1
+    partitions = Counter(topic for topic, _ in [*(extent.place for extent in extents), *unreadable])
     return replace(facts, lag=lag, partitions=partitions)
 
 
 def _ask_kafka(
-    sources: StatusSources, app: Celery, settings: Settings, routes: Routes, recent: RecentDeadLetters
+    sources: StatusSources,
+    app: Celery,
+    settings: Settings,
+    routes: Routes,
+    recent: RecentDeadLetters,
+    reader: ExtentReader,
 ) -> StatusSources:
     """Return the sources with what Kafka knows, and with the facts that need Kafka and Redis."""
     # Redis may have been wiped, with no running bridge to restore the decisions.
@@ -215,7 +229,7 @@ def _ask_kafka(
     if not sources.has_ledger:
         return sources
     known, changed = sources.facts, changed_handlers(app, routes, sources.policies)
-    found = sources.ask(lambda: _read_ledger_facts(known, settings, routes, changed, recent))
+    found = sources.ask(lambda: _read_ledger_facts(known, settings, routes, changed, recent, reader))
     if found is not None:
         sources = replace(sources, facts=found, knows_parked=True)
     foreign, unknown = _find_other_application(settings, routes)
@@ -225,7 +239,12 @@ def _ask_kafka(
 
 
 def _read_ledger_facts(
-    facts: GroupFacts, settings: Settings, routes: Routes, changed: Collection[Handler], recent: RecentDeadLetters
+    facts: GroupFacts,
+    settings: Settings,
+    routes: Routes,
+    changed: Collection[Handler],
+    recent: RecentDeadLetters,
+    reader: ExtentReader,
 ) -> GroupFacts:
     """Return the facts with those that need Kafka and the ledger."""
     with open_ledger(settings, routes.topics) as (ledger, catalog):
@@ -236,14 +255,14 @@ def _read_ledger_facts(
         belongings = DerivedTopics(TopicNames.from_settings(settings), routes.topics).find_derived(
             each.topic for each in changes
         )
-        there = find_dead_letter_partitions(settings, catalog.topic_ids)
+        there = find_dead_letter_partitions(settings, catalog.topic_ids, reader.read)
         dead = (letters for each in there.items() for letters in _dead(settings, ledger, catalog, recent, *each))
         return replace(
             facts,
             letters=tuple(dead),
             oldest=_oldest(facts, ledger, routes, catalog.topic_ids),
             changes=changes,
-            tiers=read_tier_facts(settings, routes, ledger, catalog, changed),
+            tiers=read_tier_facts(settings, routes, ledger, catalog, reader, changed),
             gone=tuple(find_deleted_topics(settings, ledger, catalog)),
             sources={name: each.source for name, each in belongings.items()},
         )

@@ -19,7 +19,7 @@ from bridge.jobs.deployment_problems import (
 )
 from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerHalt, format_known_since
 from bridge.jobs.open_transactions import find_held_back_topics
-from bridge.kafka.partition_offsets import Extent
+from bridge.kafka.partition_offsets import Extent, make_unreadable_data
 from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicHandler
 from bridge.ledger.limit_state import LimitStatus
 from bridge.operator_actions.handler_halt import make_handler_halt_view
@@ -79,6 +79,7 @@ def list_problems(facts: GroupFacts) -> list[Problem]:
         *delivery_problems.find_old_deliveries(facts),
         *topic_problems.find_unmade_topics(facts),
         *topic_problems.find_unfit_topics(facts),
+        *topic_problems.find_unreadable_partitions(facts.unreadable),
         *topic_problems.find_unsynced_replicas({tier.topic: tier.replicas for tier in facts.tiers}),
         *topic_problems.find_overdue_tiers(facts),
         *topic_problems.find_drained_tiers(facts),
@@ -106,6 +107,7 @@ def make_status_data(sources: StatusSources, topics: Iterable[str]) -> dict[str,
         "group": facts.group,
         **make_problem_data(list_problems(facts)),
         "topics": None if sources.extents is None else _topics(topics, sources.extents),
+        "unreadable": make_unreadable_data(facts.unreadable),
         "bridges": _with_times(facts.bridges),
         "workers": _with_times(facts.workers),
         "unconfirmed": {

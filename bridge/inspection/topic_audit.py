@@ -15,13 +15,15 @@ from bridge.dispatch.broker_search import BrokerSearch
 from bridge.dispatch.carrier_message import CarrierMessage, DeliveryKey
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, UnknownTopic
+from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Routes
 from bridge.inspection.letter_tally import DeadDeliveries, DeathSummary, LetterTally
 from bridge.jobs.open_transactions import OpenTransaction, find_open_transactions
 from bridge.kafka.dead_letter_reader import read_dead_letters
-from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.partition_offsets import Extent, ExtentReader, make_unreadable_data
 from bridge.kafka.topic_catalog import TopicCatalog
+from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, Ledger, LogHistory
 from bridge.ledger.group_access import open_ledger
 from bridge.ledger.handoff_times import find_handoff_times
@@ -94,7 +96,7 @@ class CarrierSearch:
     def _handed_elsewhere(self, search: ParkedSearch) -> bool:
         """Return whether a record of a deleted or recreated topic is handed off."""
         # As if nothing were committed: the records of the present topics were searched already.
-        there = [replace(extent, first=0, committed=None) for extent in read_extents(self._settings, search.tiers)]
+        there = [replace(extent, first=0, committed=None) for extent in search.read_tiers()]
         return bool(count_handed_records(self._ledger, self._is_ours, there, self._catalog.topic_ids))
 
     def _is_ours(self, topic: str) -> bool:
@@ -121,7 +123,11 @@ COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted
 
 @dataclass
 class TopicAudit:
-    """The audit of one topic."""
+    """The audit of one topic.
+
+    Attributes:
+        unreadable: the partitions that Kafka cannot read, with the reason: nothing is known of what is there.
+    """
 
     topic: str
     lines: list[AuditLine]
@@ -129,6 +135,7 @@ class TopicAudit:
     log_changes: list[LogChange] = field(default_factory=list)
     tiers: list[RetryTopicCount] = field(default_factory=list)
     open_transactions: list[OpenTransaction] = field(default_factory=list)
+    unreadable: Mapping[Place, str] = field(default_factory=dict)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -137,10 +144,15 @@ class TopicAudit:
 
     @property
     def clean(self) -> bool:
-        """Return whether nothing is missing, no record was deleted unread, and every dead delivery has its letter."""
+        """Return whether everything was read, and nothing is missing."""
+        return not (self.unreadable or self.has_losses)
+
+    @property
+    def has_losses(self) -> bool:
+        """Return whether something is missing, a record was deleted unread, or a dead delivery has no letter."""
         if any(change.lost for change in self.log_changes) or any(tier.unaccounted for tier in self.tiers):
-            return False
-        return not any(line.missing or line.letters_missing for line in self.lines)
+            return True
+        return any(line.missing or line.letters_missing for line in self.lines)
 
     def to_data(self) -> dict[str, Any]:
         """Return the audit as JSON-compatible data, with the totals at the top."""
@@ -157,13 +169,14 @@ class TopicAudit:
                 {"partition": transaction.partition, "offset": transaction.offset, "records": transaction.records}
                 for transaction in self.open_transactions
             ],
+            "unreadable": make_unreadable_data(self.unreadable),
             "tiers": [tier.to_data() for tier in self.tiers],
             "lines": lines,
         }
 
 
 def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> TopicAudit:
-    """Count the fates of every offset that Kafka has of a topic.
+    """Count the fates of every offset that Kafka has of a topic; `TopicAudit.unreadable` is what was left out.
 
     Raises:
         UnknownTopic: no handler names it, and the ledger does not know it.
@@ -172,6 +185,7 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
     imported = [handler.name for handler in routes.of(topic)]
     lines, dead, accounts = [], [], []
     logs: dict[int, str] = {}
+    reader = ExtentReader()
     with open_ledger(settings, [topic]) as (ledger, catalog):
         changes = _log_changes(ledger, topic)
         known = [each for each in Accounts(ledger).list_accounts() if each.topic == topic]
@@ -179,7 +193,7 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
             raise UnknownTopic(
                 f"no handler names topic {topic!r}, and none did before. Topics: {', '.join(routes.topics)}."
             )
-        found = read_extents(settings, [topic])
+        found = reader.read(settings, [topic])
         held_back = find_open_transactions(settings, [extent.place for extent in found])
         for extent in found:
             log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
@@ -206,26 +220,41 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
                 changes.insert(0, _taken(extent, unread))
         carried = CarrierSearch(app, settings, ledger, catalog, topic, routes.queues)
         by_account = dict(zip(accounts, lines, strict=True))
-        tiers = _look_for_parked(ParkedSearch(settings, ledger, catalog, topic), carried, by_account)
+        search = ParkedSearch(settings, ledger, catalog, topic, reader.read)
+        tiers = _look_for_parked(search, carried, by_account, reader)
     # After the fates: a dead letter is written before its delivery is marked, so now each must be there.
-    read = read_dead_letters(settings, topic)
+    read = read_dead_letters(settings, topic, read=reader.read)
+    dead_letters = TopicNames.from_settings(settings).dead_letters(topic)
+    whole = read.whole and not any(topic == dead_letters for topic, _ in reader.unreadable)
     tally = LetterTally(dead)
     for letter in read.letters:
         if letter.whose.is_of(logs.get(letter.whose.partition, "")):
             tally.add(letter)
     for line, deliveries in zip(lines, dead, strict=True):
-        line.letters_missing = deliveries.first_without_letter(NAMED) if read.whole else []
+        line.letters_missing = deliveries.first_without_letter(NAMED) if whole else []
     deaths = tally.summarize()
     return TopicAudit(
-        topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes, tiers, held_back
+        topic,
+        sorted(lines, key=lambda each: (each.handler, each.partition)),
+        deaths,
+        changes,
+        tiers,
+        held_back,
+        reader.unreadable,
     )
 
 
 def _look_for_parked(
-    search: ParkedSearch, carried: CarrierSearch, lines: Mapping[Account, AuditLine]
+    search: ParkedSearch, carried: CarrierSearch, lines: Mapping[Account, AuditLine], reader: ExtentReader
 ) -> list[RetryTopicCount]:
-    """Count a parked delivery as unaccounted for if no retry topic, replay topic or message has it."""
-    for account, offsets in carried.without(search.missing(lines), search).items():
+    """Count a parked delivery as unaccounted for if no retry topic, replay topic or message has it.
+
+    None is while a partition of these topics cannot be read: it may be there.
+    """
+    nowhere = carried.without(search.missing(lines), search)
+    if any(topic in search.tiers for topic, _ in reader.unreadable):
+        nowhere = {}
+    for account, offsets in nowhere.items():
         lines[account].unaccounted += len(offsets)
         lines[account].parked_nowhere = sorted(offsets)[:NAMED]
     search.count_unaccounted()

@@ -12,12 +12,13 @@ from celery import Celery
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NotDecided
 from bridge.formats.group_decision import find_changed_policies
 from bridge.handler_routes import Routes, changed_handlers
+from bridge.inspection.topic_problems import find_unreadable_partitions
 from bridge.jobs.deployment_problems import describe_foreign_member, find_foreign_topics, unknown_members
 from bridge.kafka.clients import AdminClient, admin_client
 from bridge.kafka.managed_topic import ManagedTopic, TopicKind
-from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.partition_offsets import ExtentReader
 from bridge.kafka.topic_admin import ANSWER_WITHIN, add_partitions, create_control_topic, create_topics, read_cluster
-from bridge.kafka.topic_survey import SurveyedTopic, list_waiting_topics, survey_topics
+from bridge.kafka.topic_survey import SurveyedTopic, find_leaderless_partitions, list_waiting_topics, survey_topics
 from bridge.ledger import Ledger
 from bridge.ledger.group_access import open_decisions, open_ledger
 from bridge.ledger.group_members import find_living_sources
@@ -44,7 +45,8 @@ class TopicList(NamedTuple):
     def problems(self) -> list[str]:
         """The problems, a sentence each."""
         other = [describe_foreign_member(self.group, self.foreign)] if self.foreign else []
-        return [*other, *(words for seen in self.found for words in seen.problems)]
+        leaderless = find_unreadable_partitions(find_leaderless_partitions(self.found))
+        return [*other, *(words for seen in self.found for words in seen.problems), *map(str, leaderless)]
 
     def to_data(self) -> list[dict[str, Any]]:
         """Return the topics as JSON-able data."""
@@ -74,7 +76,7 @@ def list_topics(app: Celery, settings: Settings, routes: Routes, *, create: bool
         until = time.monotonic() + ANSWER_WITHIN
         while made and time.monotonic() < until:
             surveyed = survey_topics(admin, settings, routes, changed, others)
-            listed = {seen.ours.name: seen.partitions or 0 for seen in surveyed}
+            listed = {seen.ours.name: (seen.partitions or 0) - len(seen.leaderless) for seen in surveyed}
             made = {name: count for name, count in made.items() if listed.get(name, 0) < count}
             time.sleep(0.1 if made else 0.0)
     foreign, unknown = _other_application(admin, settings, routes)
@@ -108,7 +110,7 @@ def _others(settings: Settings) -> frozenset[str] | None:
 
 def _count_unsettled(settings: Settings, routes: Routes, names: list[str]) -> dict[str, int]:
     """Return by topic the records that are not committed, or are committed and have not ended."""
-    there = read_extents(settings, names) if names else []
+    there = ExtentReader().read(settings, names) if names else []
     counts = dict.fromkeys(names, 0)
     for extent in there:
         counts[extent.topic] += extent.lag

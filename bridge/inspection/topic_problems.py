@@ -15,6 +15,7 @@ from bridge.jobs.group_facts import (
     format_span,
 )
 from bridge.kafka.managed_topic import ReplicaState
+from bridge.kafka.partition_offsets import group_unreadable
 from bridge.problems.problem import Problem, make_problem
 from bridge.problems.topic_problem_rows import REPLICAS_OUT_OF_SYNC, RETRIES_OVERDUE, TIER_UNUSED, TOPIC_UNFIT
 
@@ -75,11 +76,33 @@ def find_unsynced_replicas(topics: Mapping[str, ReplicaState]) -> Iterator[Probl
         )
     yield make_problem(
         REPLICAS_OUT_OF_SYNC,
+        "out of sync",
         topic=next(iter(behind)) if len(behind) == 1 else None,
         many=partitions,
         partitions=format_count(partitions, "partition", "have"),
         topics=f"{shown}{more}",
         refused=refused,
+    )
+
+
+def find_unreadable_partitions(unreadable: Mapping[Place, str]) -> Iterator[Problem]:
+    """Yield one problem for all partitions that Kafka cannot read.
+
+    Parameters:
+        unreadable: by partition, the reason.
+    """
+    if not unreadable:
+        return
+    topics = {topic for topic, _ in unreadable}
+    yield make_problem(
+        REPLICAS_OUT_OF_SYNC,
+        "unreadable",
+        topic=topics.pop() if len(topics) == 1 else None,
+        many=len(unreadable),
+        lost=None,
+        partitions=f"{format_count(len(unreadable), 'partition')} cannot",
+        places="; ".join(group_unreadable(unreadable)),
+        them="it" if len(unreadable) == 1 else "them",
     )
 
 

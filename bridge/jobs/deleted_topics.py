@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
-from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.partition_offsets import Extent, ExtentReader
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, Ledger, LogHistory
 from bridge.ledger.unsettled_retry_records import count_handed_records
@@ -70,16 +70,18 @@ def _count_parked_and_lying(
 ) -> tuple[dict[str, int], int] | None:
     """Return the parked deliveries of a source, by handler, and most records in its retry and replay topics.
 
-    `None` if Kafka does not list the source: a broker that has just started may list nothing.
+    `None` if Kafka does not list the source (a broker that has just started may list nothing), or cannot read a
+    partition: what lies there is not known.
 
     A delivery that is counted as parked was written before. If its record was committed before the count, it counts as
     handed off; else its record lies between the earlier commit and the later end.
     """
     tiers = [name for name, each in catalog.waiting.items() if each.source == source]
-    before = read_extents(settings, tiers)
+    reader = ExtentReader()
+    before = reader.read(settings, tiers)
     committed = {each.place: max(each.first, each.committed or 0) for each in before}
-    there = [] if source in catalog.missing else read_extents(settings, [source])
-    if not there:
+    there = [] if source in catalog.missing else reader.read(settings, [source])
+    if not there or reader.unreadable:
         return None
 
     def ours(topic: str) -> bool:
@@ -87,8 +89,8 @@ def _count_parked_and_lying(
 
     handed = count_handed_records(ledger, ours, before, {name: catalog.id_of(name) for name in tiers})
     parked = _count_parked(ledger, catalog, source, there)
-    lag = sum(max(0, each.end - committed.get(each.place, 0)) for each in read_extents(settings, tiers))
-    return parked, lag + sum(handed.values())
+    lag = sum(max(0, each.end - committed.get(each.place, 0)) for each in reader.read(settings, tiers))
+    return None if reader.unreadable else (parked, lag + sum(handed.values()))
 
 
 def _count_parked(ledger: Ledger, catalog: TopicCatalog, source: str, there: Sequence[Extent]) -> dict[str, int]:

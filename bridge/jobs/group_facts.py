@@ -8,6 +8,7 @@ from typing import Any
 
 from bridge.dispatch.broker_search import NONE_ASIDE, SetAside
 from bridge.dispatch.carrier_message import WaitingFailures
+from bridge.formats.delivery_identity import Place
 from bridge.formats.group_decision import GroupDecision
 from bridge.formats.halt_scope import HaltScope
 from bridge.formats.text_forms import format_count, inflect_verb
@@ -197,6 +198,7 @@ class GroupFacts:
         costs: seconds that a delivery of a handler takes, where it was measured.
         foreign: topics that a member of the consumer group has which no bridge of this Redis is.
         lost: bridges that fell silent in the last hour without a shutdown, and how many seconds ago.
+        unreadable: the partitions that Kafka cannot read, each with the reason; no count includes them.
     """
 
     now: float
@@ -232,6 +234,7 @@ class GroupFacts:
     costs: Mapping[str, float] = field(default_factory=dict)
     lost: Mapping[str, float] = field(default_factory=dict)
     foreign: Sequence[str] = ()
+    unreadable: Mapping[Place, str] = field(default_factory=dict)
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:

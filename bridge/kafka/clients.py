@@ -203,6 +203,8 @@ def admin_client(properties: Mapping[str, Any], **callbacks: Any) -> AdminClient
     return AdminClient({**_shared(properties), **callbacks}, logger=librdkafka)
 
 
+#: The reason of a partition that nobody can read or write.
+NO_LEADER: Final = "the partition has no leader"
 #: Errors that operators see while Kafka starts, or moves work between brokers, in words.
 _IN_WORDS: Final = {
     KafkaError.NOT_COORDINATOR: "another broker becomes the coordinator of the consumer group, which takes seconds",
@@ -212,7 +214,7 @@ _IN_WORDS: Final = {
     KafkaError._ALL_BROKERS_DOWN: "no broker can be reached",
     KafkaError._WAIT_COORD: "no broker is the coordinator of the consumer group yet",
     KafkaError.NOT_LEADER_FOR_PARTITION: "another broker becomes the leader of the partition, which takes seconds",
-    KafkaError.LEADER_NOT_AVAILABLE: "the partition has no leader",
+    KafkaError.LEADER_NOT_AVAILABLE: NO_LEADER,
 }
 
 

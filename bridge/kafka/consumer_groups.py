@@ -19,7 +19,7 @@ from bridge.kafka.clients import (
     consumer_client,
     explain_error,
 )
-from bridge.kafka.partition_offsets import Extent, is_offset, read_committed_offsets, read_extents
+from bridge.kafka.partition_offsets import Extent, ExtentReader, is_offset, read_committed_offsets
 from bridge.kafka.topic_admin import read_cluster
 from bridge.settings import Settings
 
@@ -214,16 +214,28 @@ class FirstRead(NamedTuple):
         return f"new group {self.group!r} on topic {self.topic!r}: {'; '.join([what, *sentences])}.{advice}"
 
 
-def find_first_reads(settings: Settings, topics: Collection[str]) -> list[FirstRead]:
-    """Return the first read of each topic on which the group has committed nothing.
+def find_first_reads(
+    settings: Settings, topics: Collection[str], reader: ExtentReader | None = None
+) -> list[FirstRead]:
+    """Return the first read of each topic on which the group has committed nothing; none of an unreadable topic.
+
+    Parameters:
+        reader: takes in the partitions that cannot be read.
 
     Raises:
         KafkaUnavailable: Kafka did not answer, or this user lacks the permission.
     """
     by_topic: dict[str, list[Extent]] = {}
-    for extent in read_extents(settings, topics):
+    reader = reader or ExtentReader()
+    for extent in reader.read(settings, topics):
         by_topic.setdefault(extent.topic, []).append(extent)
-    new = {topic: some for topic, some in by_topic.items() if all(each.committed is None for each in some)}
+    # The group may have committed on the partition that cannot be read.
+    unknown = {topic for topic, _ in reader.unreadable}
+    new = {
+        topic: some
+        for topic, some in by_topic.items()
+        if topic not in unknown and all(each.committed is None for each in some)
+    }
     committed = read_group_commits(settings, [topic for topic, some in new.items() if any(each.lag for each in some)])
     from_end = settings.kafka.get("auto.offset.reset") in ("latest", "largest", "end")
     return [

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from bridge.formats import dead_letter_record
 from bridge.formats.dead_letter_record import DeadLetterSummary
 from bridge.formats.delivery_identity import Place
-from bridge.kafka.partition_offsets import Extent, read_extents, starts_of_latest
+from bridge.kafka.partition_offsets import Extent, ExtentRead, read_extents, starts_of_latest
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_names import TopicNames
 from bridge.settings import Settings
@@ -28,15 +28,20 @@ class DeadLetterStream(NamedTuple):
     whole: bool
 
 
-def find_dead_letter_partitions(settings: Settings, topics: Iterable[str]) -> dict[str, list[Extent]]:
+def find_dead_letter_partitions(
+    settings: Settings, topics: Iterable[str], read: ExtentRead | None = None
+) -> dict[str, list[Extent]]:
     """Return the partitions of each source topic's dead letters, in one request.
+
+    Parameters:
+        read: reads the extents; `None`: all partitions must be readable.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
     named = {topic: TopicNames.from_settings(settings).dead_letters(topic) for topic in topics}
     extents: dict[str, list[Extent]] = {name: [] for name in named.values()}
-    for extent in read_extents(settings, extents):
+    for extent in (read or read_extents)(settings, extents):
         extents[extent.topic].append(extent)
     return {topic: extents[name] for topic, name in named.items()}
 
@@ -45,16 +50,18 @@ def read_dead_letters(
     settings: Settings,
     topic: str,
     last: int | None = None,
+    read: ExtentRead | None = None,
 ) -> DeadLetterStream:
     """Return the dead letters of this group for a source topic.
 
     Parameters:
         last: how many of the latest records of each partition are read; `None` for all.
+        read: as in `find_dead_letter_partitions`.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    there = find_dead_letter_partitions(settings, [topic])[topic]
+    there = find_dead_letter_partitions(settings, [topic], read)[topic]
     starts = {extent.place: extent.first if last is None else max(extent.first, extent.end - last) for extent in there}
     letters = _read_letters(settings, topic, starts, there)
     return DeadLetterStream(letters, whole=all(extent.first == 0 for extent in there))

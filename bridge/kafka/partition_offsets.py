@@ -1,7 +1,7 @@
 """The offsets of partitions: their first, end and committed offsets, and the offset of a time."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any, Final
 from bridge.errors import KafkaUnavailable, NoMoment
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.clients import (
+    NO_LEADER,
     AdminClient,
     Consumer,
     IsolationLevel,
@@ -129,6 +130,10 @@ def _offset_spec(at: float | None) -> OffsetSpec:
 
 #: Seconds for one request to Kafka.
 EXTENT_ANSWER_WITHIN: Final = 10.0
+#: Seconds in which a report waits for the leader of a partition that has none: a new one has it within a second.
+LEADER_WITHIN: Final = 3.0
+#: The same once one of the report's partitions had none.
+FURTHER_LEADER_WITHIN: Final = 0.5
 #: Errors of a group's coordinator that has just started or was just chosen; they end within seconds.
 PASSING_ERRORS: Final = (
     KafkaError.NOT_COORDINATOR,
@@ -178,6 +183,15 @@ class Extent:
         return max(0, self.end - max(self.first, self.committed or 0))
 
 
+def make_unreadable_data(unreadable: Mapping[Place, str]) -> list[dict[str, Any]]:
+    """Return the partitions that cannot be read, each with the reason, as JSON-able data (pure)."""
+    return [{"topic": topic, "partition": number, "why": why} for (topic, number), why in sorted(unreadable.items())]
+
+
+#: Reads the extents of topics: `read_extents`, which needs all of them, or that of an `ExtentReader`.
+ExtentRead = Callable[[Settings, Iterable[str]], list[Extent]]
+
+
 def commit_note(epoch: str | None, log: str = "", mode: str = "") -> str:
     """Return the metadata that a bridge commits with an offset: the ledger's epoch, the log's id, and `commit`."""
     return " ".join(f"{name}={value}" for name, value in (("ledger", epoch), ("log", log), ("commit", mode)) if value)
@@ -207,28 +221,109 @@ def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
     """Return the extents of the partitions of these topics, in order; a missing topic has none.
 
     Raises:
+        KafkaUnavailable: Kafka did not answer, or one of the partitions cannot be read.
+    """
+    extents, unreadable = _ask_extents(settings, topics, EXTENT_ANSWER_WITHIN)
+    if unreadable:
+        raise KafkaUnavailable(f"Kafka answers, and cannot read {'; '.join(group_unreadable(unreadable))}.")
+    return extents
+
+
+class ExtentReader:
+    """A reader of extents for one report, which leaves out partitions that cannot be read, and names them.
+
+    Attributes:
+        unreadable: the partitions that were left out, each with the reason.
+    """
+
+    def __init__(self) -> None:
+        self.unreadable: dict[Place, str] = {}
+
+    def read(self, settings: Settings, topics: Iterable[str]) -> list[Extent]:
+        """Return the extents of the partitions of these topics that can be read, in order.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        # A report waits once: what has no leader by then has none for the next question either.
+        within = FURTHER_LEADER_WITHIN if self.unreadable else LEADER_WITHIN
+        extents, unreadable = _ask_extents(settings, topics, within)
+        self.unreadable.update(unreadable)
+        return extents
+
+
+def _ask_extents(
+    settings: Settings, topics: Iterable[str], leader_within: float
+) -> tuple[list[Extent], dict[Place, str]]:
+    """Return the extents of the partitions that can be read, and why others cannot.
+
+    Parameters:
+        leader_within: seconds to wait for missing leaders.
+
+    Raises:
         KafkaUnavailable: Kafka did not answer.
     """
     client = consumer_client(settings.kafka, settings.group)
     try:
         known = read_cluster(client).topics
-        places = [
-            TopicPartition(topic, partition)
+        leaders = {
+            (topic, number): partition.leader
             for topic in topics
             if topic in known
-            for partition in sorted(known[topic].partitions)
-        ]
-        extents = []
-        for place in read_committed_offsets(client, places) if places else []:
-            first, end = watermarks(client, place)
-            committed = committed_offset(place)
-            noted = (noted_epoch(place.metadata), noted_commit_mode(place.metadata))
-            extents.append(Extent(place.topic, place.partition, first, end, committed, *noted))
-        return extents
+            for number, partition in sorted(known[topic].partitions.items())
+        }
+        places = [TopicPartition(*place) for place in leaders]
+        committed = read_committed_offsets(client, places) if places else []
+        return _read_extents(client, {(each.topic, each.partition): each for each in committed}, leaders, leader_within)
     except KafkaException as error:
         raise KafkaUnavailable(f"Kafka does not answer: {explain_error(error)}.") from None
     finally:
         client.close()
+
+
+def _read_extents(
+    client: Consumer, committed: Mapping[Place, Any], leaders: Mapping[Place, int], leader_within: float
+) -> tuple[list[Extent], dict[Place, str]]:
+    """Return the extents; a broker that does not answer, or a missing leader, is waited for once.
+
+    Raises:
+        KafkaUnavailable: no broker answered.
+    """
+    found: dict[Place, Extent] = {}
+    unreadable: dict[Place, str] = {}
+    silent: dict[int, str] = {}
+    # Those without a leader last: they may have one by then.
+    for place in sorted(leaders, key=lambda place: leaders[place] < 0):
+        noted, leader = committed[place], leaders[place]
+        if leader in silent:
+            unreadable[place] = silent[leader]
+            continue
+        try:
+            first, end = watermarks(client, noted, leader_within if leader < 0 else EXTENT_ANSWER_WITHIN)
+        except (KafkaException, KafkaUnavailable) as error:
+            # Kafka's client calls a partition without a leader unknown.
+            unreadable[place] = NO_LEADER if leader < 0 else explain_error(error).rstrip(".")
+            if leader < 0 or is_silence(error):
+                silent[leader] = unreadable[place]
+            continue
+        notes = (noted_epoch(noted.metadata), noted_commit_mode(noted.metadata))
+        found[place] = Extent(*place, first, end, committed_offset(noted), *notes)
+    if leaders and all(leader >= 0 and leader in silent for leader in leaders.values()):
+        raise KafkaUnavailable(f"Kafka does not answer: {next(iter(silent.values()))}.")
+    return [found[place] for place in leaders if place in found], unreadable
+
+
+def is_silence(error: Exception) -> bool:
+    """Return whether an error says that a broker did not answer (pure)."""
+    return isinstance(error, KafkaUnavailable) or error.args[0].code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+
+
+def group_unreadable(unreadable: Mapping[Place, str]) -> list[str]:
+    """Return words such as `orders-2, orders-5: the partition has no leader` for each reason (pure)."""
+    by_reason: dict[str, list[str]] = {}
+    for (topic, number), why in sorted(unreadable.items()):
+        by_reason.setdefault(why, []).append(f"{topic}-{number}")
+    return [f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}: {why}" for why, names in by_reason.items()]
 
 
 def starts_of_latest(extents: Sequence[Extent], partition: int, last: int) -> dict[Place, int]:
@@ -252,16 +347,19 @@ def starts_of_latest(extents: Sequence[Extent], partition: int, last: int) -> di
     }
 
 
-def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
+def watermarks(client: Consumer, place: TopicPartition, within: float = EXTENT_ANSWER_WITHIN) -> tuple[int, int]:
     """Return the first and end offset of a partition; retries while it has no leader after its creation or a move.
 
+    Parameters:
+        within: seconds for the answer, and for a leader.
+
     Raises:
-        KafkaException: Kafka did not answer.
+        KafkaException, KafkaUnavailable: Kafka did not answer.
     """
-    give_up = time.monotonic() + EXTENT_ANSWER_WITHIN
+    give_up = time.monotonic() + within
     while True:
         try:
-            return first_and_end(client.get_watermark_offsets(place, timeout=EXTENT_ANSWER_WITHIN))
+            return first_and_end(client.get_watermark_offsets(place, timeout=within))
         except KafkaException as error:
             if error.args[0].code() not in MOVING_ERRORS or time.monotonic() > give_up:
                 raise

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bridge.errors import KafkaUnavailable
+from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Handler, Routes
 from bridge.kafka import retry_placement
-from bridge.kafka.clients import AdminClient
+from bridge.kafka.clients import NO_LEADER, AdminClient
 from bridge.kafka.consumer_groups import find_consumed_topics
 from bridge.kafka.managed_topic import (
     IN_SYNC,
@@ -25,7 +26,7 @@ from bridge.kafka.managed_topic import (
     make_retry_topic,
     make_topic_beside,
 )
-from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.partition_offsets import ExtentReader
 from bridge.kafka.topic_admin import read_cluster, read_source_limits, read_topic_configs
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.settings import Settings
@@ -45,6 +46,7 @@ class SurveyedTopic:
         problems: its faults, a sentence each.
         refused: whether a bridge refuses to start with it.
         replicas: the state of its replicas.
+        leaderless: its partitions without a leader, which nobody can read or write.
     """
 
     ours: ManagedTopic
@@ -54,6 +56,7 @@ class SurveyedTopic:
     problems: tuple[str, ...] = ()
     refused: bool = False
     replicas: ReplicaState = IN_SYNC
+    leaderless: tuple[int, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
         """Return the topic as JSON-able data."""
@@ -96,7 +99,12 @@ def survey_topics(
     ]
     if cluster.is_mock:
         return [
-            SurveyedTopic(ours, use, known[ours.name].partitions if ours.name in known else None)
+            SurveyedTopic(
+                ours,
+                use,
+                known[ours.name].partitions if ours.name in known else None,
+                leaderless=_find_leaderless(cluster.topics.get(ours.name)),
+            )
             for ours, use in listed
         ]
     there = [ours.name for ours, _ in listed if ours.name in known]
@@ -110,6 +118,7 @@ def survey_topics(
         replace(
             _survey_topic(ours, use, known, config.get(ours.name, {}), limits, ours in code),
             replicas=_replicas(cluster.topics.get(ours.name), config.get(ours.name, {})),
+            leaderless=_find_leaderless(cluster.topics.get(ours.name)),
         )
         for ours, use in listed
     ]
@@ -173,7 +182,8 @@ def _left_over(
     sources = {name: source for name in known if (source := belongings.source_of(name))}
     named = {*routes.topics, *others}
     gone = sorted(name for name, source in sources.items() if source not in named and name not in named)
-    ours = {extent.topic for extent in read_extents(settings, gone) if extent.committed is not None} if gone else set()
+    extents = ExtentReader().read(settings, gone) if gone else []
+    ours = {extent.topic for extent in extents if extent.committed is not None}
     if not ours:
         return
     try:
@@ -209,6 +219,17 @@ def _replicas(topic: Any, config: Mapping[str, str]) -> ReplicaState:
     """Return the state of a topic's replicas from its metadata; in sync if it does not exist."""
     partitions = () if topic is None else topic.partitions.values()
     return count_replicas(((len(partition.replicas), len(partition.isrs)) for partition in partitions), config)
+
+
+def _find_leaderless(topic: Any) -> tuple[int, ...]:
+    """Return the partitions of a topic that have no leader, from its metadata; none if it does not exist."""
+    partitions = {} if topic is None else topic.partitions
+    return tuple(number for number, partition in sorted(partitions.items()) if partition.leader < 0)
+
+
+def find_leaderless_partitions(surveyed: Iterable[SurveyedTopic]) -> dict[Place, str]:
+    """Return the partitions without a leader, each with the reason that it cannot be read (pure)."""
+    return {(seen.ours.name, number): NO_LEADER for seen in surveyed for number in seen.leaderless}
 
 
 def _find_source(ours: ManagedTopic, known: Mapping[str, TopicShape], sources: Iterable[str]) -> TopicShape:

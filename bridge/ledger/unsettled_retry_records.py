@@ -12,7 +12,7 @@ from typing import Any, Final
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Origin, Place
 from bridge.formats.retry_record import RetryRecordPosition, read_retry_origin
-from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.partition_offsets import Extent, ExtentRead, read_extents
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, KnownLog, Ledger, LogHistory
@@ -137,14 +137,23 @@ class ParkedSearch:
 
     Parameters:
         catalog: prepared with the source.
+        read: reads the extents; `None`: all partitions must be readable.
 
     Attributes:
         tiers: the counts by topic.
         moved: whether the last reading met new records, settled or not.
     """
 
-    def __init__(self, settings: Settings, ledger: Ledger, catalog: TopicCatalog, source: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        catalog: TopicCatalog,
+        source: str,
+        read: ExtentRead | None = None,
+    ) -> None:
         self._settings, self._ledger, self._catalog = settings, ledger, catalog
+        self._read_extents = read or read_extents
         self._book = LogHistory(ledger)
         belonging = {name: each for name, each in catalog.waiting.items() if each.source == source}
         self.tiers = {
@@ -202,7 +211,7 @@ class ParkedSearch:
     def _read_new_fates(self) -> dict[Place, "_FateSpan"]:
         """Return the fates of the records written since the last call, by partition."""
         found: dict[Place, _FateSpan] = {}
-        for extent in read_extents(self._settings, self.tiers):
+        for extent in self.read_tiers():
             account = self.account(extent.place)
             if extent.place not in self._read:
                 self._read[extent.place] = self._begin(extent, account)
@@ -214,9 +223,17 @@ class ParkedSearch:
                 self._read[extent.place] = extent.end
         return found
 
+    def read_tiers(self) -> list[Extent]:
+        """Return the partitions of the retry and replay topics as they are now.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        return self._read_extents(self._settings, self.tiers)
+
     def count_unaccounted(self) -> None:
         """Count committed records whose own fate is open: they would never be handed off."""
-        for extent in read_extents(self._settings, self.tiers):
+        for extent in self.read_tiers():
             self.tiers[extent.topic].unaccounted += count_audit_line(
                 self._ledger, self.account(extent.place), extent
             ).unaccounted

@@ -184,18 +184,30 @@ TOPIC_UNFIT: Final = ProblemRow(
 REPLICAS_OUT_OF_SYNC: Final = ProblemRow(
     "replicas",
     "replicas_out_of_sync",
-    "Partitions of the group's topics or of its sources have replicas that are not in sync.",
+    "Partitions of the group's topics or of its sources have replicas that are not in sync, or cannot be read.",
     "Check Kafka's brokers: one is down or too slow.",
-    ProblemWords(
-        sentence=(
-            "{what} ({topics}): a broker is down or too slow, and if another fails, records may be "
-            "lost.{refused} Check Kafka's brokers, and `kafka-topics.sh --describe "
-            "--under-replicated-partitions`."
+    {
+        "out of sync": ProblemWords(
+            sentence=(
+                "{what} ({topics}): a broker is down or too slow, and if another fails, records may be "
+                "lost.{refused} Check Kafka's brokers, and `kafka-topics.sh --describe "
+                "--under-replicated-partitions`."
+            ),
+            what="{partitions} replicas that are not in sync",
+            do="check Kafka's brokers",
+            of="partitions",
         ),
-        what="{partitions} replicas that are not in sync",
-        do="check Kafka's brokers",
-        of="partitions",
-    ),
+        "unreadable": ProblemWords(
+            sentence=(
+                "{what} ({places}): nothing of {them} runs, and no count here includes {them}; all else goes on. "
+                "Start the broker that had {them}, or check its disk: `kafka-topics.sh --describe "
+                "--unavailable-partitions`."
+            ),
+            what="{partitions} be read",
+            do="start the broker that had them",
+            of="partitions",
+        ),
+    },
 )
 
 RETRIES_OVERDUE: Final = ProblemRow(

@@ -16,11 +16,11 @@ from bridge.deadletters.alarms.dead_letter_problems import (
 )
 from bridge.deadletters.db import kind_rows, position_rows, schema_migration
 from bridge.deadletters.db.position_rows import PositionState, PositionStep, RecordedLog, RecordedPosition
-from bridge.deadletters.inspection import recorder_presence
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, find_recording_lag
 from bridge.deadletters.model.failure_growth import HOUR
 from bridge.handler_routes import Routes
+from bridge.kafka.partition_offsets import ExtentReader
 from bridge.settings import Settings
 from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
 from tests.delivery_checks import json_of
@@ -168,11 +168,11 @@ def test_a_kafka_that_did_not_answer_the_status_is_not_asked_again(
 ):
     asked: list[object] = []
 
-    def read_extents(_: Settings, topics: object) -> list[object]:
+    def read(_: ExtentReader, __: Settings, topics: object) -> list[object]:
         asked.append(topics)
         return []
 
-    monkeypatch.setattr(recorder_presence, "read_extents", read_extents)
+    monkeypatch.setattr(ExtentReader, "read", read)
     monkeypatch.setattr(dead_letter_problems, "read_recorder_presence", lambda _: RecorderPresence(NOW - 60))
     for answers in (True, False):
         (said,) = find_dead_letter_problems(settings(database_url), Routes({}), lambda: NOW, kafka_answers=answers)

@@ -23,8 +23,8 @@ DOCS: Final = Path(__file__).parents[2] / "docs"
 class Answer:
     """What an audit has found, as far as its end goes by it."""
 
-    def __init__(self, clean: bool) -> None:
-        self.clean = clean
+    def __init__(self, clean: bool, has_losses: bool = False) -> None:
+        self.clean, self.has_losses = clean, has_losses
 
     def to_data(self) -> dict[str, bool]:
         return {"clean": self.clean}
@@ -55,7 +55,8 @@ def ended(monkeypatch: pytest.MonkeyPatch, name: str, answer: Any, *words: str, 
     ("answer", "code"),
     [
         (Answer(clean=True), OK),
-        (Answer(clean=False), FAULTS),
+        (Answer(clean=False, has_losses=True), FAULTS),
+        (Answer(clean=False), NOT_FOUND),
         (KafkaUnavailable("Kafka does not answer."), NOT_FOUND),
         (LedgerUnavailable("Redis does not answer."), NOT_FOUND),
         (UnknownTopic("no handler names topic 'order'."), USAGE),
@@ -80,6 +81,8 @@ def test_without_a_ledger_it_is_not_known(monkeypatch: pytest.MonkeyPatch, name:
 
 def test_a_record_that_is_not_there_is_told_from_a_wrong_use(monkeypatch: pytest.MonkeyPatch):
     nothing = SearchResult([], {}, {})
+    unread = SearchResult([], {}, {}, {("orders", 0): "the partition has no leader"})
+    assert ended(monkeypatch, "find", unread, "orders-0-1") == NOT_FOUND
     assert ended(monkeypatch, "find", nothing, "orders-0-1") == FAULTS
     assert ended(monkeypatch, "find", nothing, "orders") == USAGE
     assert ended(monkeypatch, "find", LedgerUnavailable("Redis does not answer."), "orders-0-1") == NOT_FOUND

@@ -46,6 +46,8 @@ def test_all_is_halted_when_each_topic_is_as_a_whole_or_in_all_its_handlers(topi
         ({"kafka": "Kafka does not answer."}, ["Kafka does not answer."]),
         ({"joined": True, "handoff": "Redis is full."}, ["deliveries cannot be handed off: Redis is full."]),
         ({"joined": True, "missing": {"a"}}, []),
+        ({"joined": True, "unreadable": "1 of 1 partition"}, ["1 of 1 partition"]),
+        ({"joined": True, "unreadable": "1 of 1 partition", "kafka": "Kafka."}, ["Kafka."]),
         ({"joined": True, "missing": {"b", "a"}}, ["no topic to consume exists yet: a, b"]),
         ({"kafka": "Kafka.", "handoff": "Redis."}, ["Kafka.", "deliveries cannot be handed off: Redis."]),
     ],

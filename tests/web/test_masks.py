@@ -211,6 +211,7 @@ class Found:
         self.data = [{"record": record, "deliveries": deliveries(), "halted": {**HALT, "error": ERROR}}]
         self.kept = {0: (0, 9)}
         self.looked_from: dict[int, int] = {}
+        self.unreadable: dict[tuple[str, int], str] = {}
 
 
 #: An admin is shown every page and operation; the others are shown some of them.

@@ -16,7 +16,7 @@ from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import inflect_verb
 from bridge.handler_routes import Routes
 from bridge.jobs.group_facts import format_record_count, format_since
-from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.partition_offsets import ExtentReader
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import GroupMembers
@@ -128,7 +128,7 @@ def _read_topic_ends(settings: Settings, routes: Routes, database: Database) -> 
         *(each.topic for each in read_recorded_positions(settings, database)),
     }
     try:
-        there = read_extents(settings, topics)
+        there = ExtentReader().read(settings, topics)
     except KafkaUnavailable:
         return {}
     return {each.place: each.end for each in there if each.first < each.end}
