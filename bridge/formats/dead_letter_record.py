@@ -65,6 +65,7 @@ class DeadLetterSummary:
         runs: how often the handler ran.
         attempts: how those ended; `None` in a dead letter of an older version.
         failed_at: Unix time.
+        key: of the record.
     """
 
     place: str
@@ -76,6 +77,7 @@ class DeadLetterSummary:
     reason: str
     error: str
     failed_at: float
+    key: bytes | None = None
 
 
 def dead_letter_headers(delivery: Delivery, dead: Dead, group: str) -> RecordHeaders:
@@ -152,6 +154,7 @@ def read_dead_letter_summary(record: Record) -> DeadLetterSummary | None:
         reason=headers.get(header.REASON, ""),
         error=f"{headers.get(header.ERROR_CLASS, '')}: {headers.get(header.ERROR_MESSAGE, '')}".rstrip(": "),
         failed_at=failed_at if is_time(failed_at) else 0.0,
+        key=None if (key := record.key()) is None else bytes(key),
     )
 
 

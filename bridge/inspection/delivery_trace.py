@@ -43,7 +43,8 @@ class DeliveryTrace:
         before: deliveries whose records are older than their handler.
         forgotten: deliveries that were committed with a ledger that was wiped since.
         ran: by ended delivery, the Celery task in which it ended, if that is certain.
-        parked: by parked delivery, its record in a retry or replay topic, and what that holds.
+        parked: by parked delivery, and by dead one that was sent back, its record in a retry or replay topic, and what
+            that holds.
         decided: the decisions in force for the group.
     """
 
@@ -61,9 +62,9 @@ class DeliveryTrace:
     def in_flight(self) -> set[DeliveryKey]:
         """The deliveries that a Celery message carries, or should."""
         handed = {which for which, fate in self.fates.items() if fate is Fate.HANDED}
-        parked = {which for which, fate in self.fates.items() if fate is Fate.PARKED}
         # A deleted topic has no record, and its deliveries that were handed off are still in flight.
-        return handed | {w for w in parked if w not in self.parked or self.parked[w][0].fate is Fate.HANDED}
+        gone = {which for which, fate in self.fates.items() if fate is Fate.PARKED and which not in self.parked}
+        return handed | gone | {which for which, (record, _) in self.parked.items() if record.fate is Fate.HANDED}
 
 
 def trace_deliveries(
@@ -205,8 +206,9 @@ def read_produced_at(record: Record | None) -> float | None:
 def _parked(
     search: ParkedSearch, accounts: Container[Account], fates: Mapping[DeliveryKey, Fate]
 ) -> dict[DeliveryKey, tuple[UnsettledRecord, RetryRecord]]:
-    """Return by parked delivery its record in a retry or replay topic, and what that holds."""
-    wanted = {which for which, fate in fates.items() if fate is Fate.PARKED}
+    """Return by parked or dead delivery its record in a retry or replay topic, and what that holds."""
+    # A dead one stays dead until its replay has ended.
+    wanted = {which for which, fate in fates.items() if fate in (Fate.PARKED, Fate.DEAD)}
     if not wanted:
         return {}
     parked = {}
@@ -327,15 +329,19 @@ class DeliveryLocator:
 
     def _locate_dead(self, which: DeliveryKey) -> dict[str, Any]:
         letter = self.letters.get(which)
+        place, until = self.dead_letters if letter is None else letter.place, None
+        if which in self.parked:
+            replay = self._locate_parked(which)
+            place, until = f"{place}; sent back: {replay['where']}", replay.get("until")
         if letter is None:
-            return {"where": self.dead_letters}
+            return {"where": place, "until": until}
         attempts: dict[str, int] = {}
         if letter.attempts is not None:
             attempts = letter.attempts._asdict()
         else:
             attempts["lost" if letter.reason == "poison" else "failed"] = letter.runs
         error = f"{letter.reason}: {letter.error}"
-        return {"where": letter.place, "at": letter.failed_at, "error": error, "attempts": attempts}
+        return {"where": place, "at": letter.failed_at, "error": error, "attempts": attempts, "until": until}
 
     def _describe_carrier(self, carrier: CarrierMessage, which: DeliveryKey) -> str:
         place = _describe_place(carrier)

@@ -38,14 +38,17 @@ from bridge.kafka.dead_letter_reader import MOST_RECENT, read_dead_letters
 from bridge.kafka.partition_offsets import Extent, ExtentReader, group_unreadable
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_names import TopicNames
-from bridge.ledger import Fate
+from bridge.ledger import Account, Fate
+from bridge.ledger.group_access import open_ledger
 from bridge.operator_actions.topic_halt import find_halts, make_halt_view
-from bridge.settings import Settings
+from bridge.settings import Settings, TopicSettings
 
 #: The most characters of an error that are printed; JSON has it whole.
 SHOWN_ERROR: Final = 300
 #: The latest offsets of each partition that are searched for a key.
 LOOKED_THROUGH: Final = 1_000_000
+#: The fates of a delivery that is yet to run.
+UNENDED: Final = (Fate.OPEN, Fate.HANDED, Fate.PARKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +153,10 @@ def _describe_records(
     traced = trace_deliveries(settings, routes, topic, found, there, beside.read)
     carriers, why = _carriers(app, routes, topic, traced.in_flight)
     policies, halt = find_changed_policies(traced.decided), find_halts(traced.decided).get(topic)
-    halted = find_halted_deliveries(traced, topic, {place: _read_key(record) for place, record in found.items()})
+    keys = {place: _read_key(record) for place, record in found.items()}
+    halted = find_halted_deliveries(traced, topic, keys)
     dead_letters = TopicNames.from_settings(settings).dead_letters(topic)
-    letters = _letters(settings, topic, traced, beside)
+    letters, holds = _letters(settings, topic, traced, keys, beside)
     unreadable = group_unreadable({place: why for place, why in beside.unreadable.items() if place[0] != dead_letters})
     known = DeliveryLocator(
         topic,
@@ -176,7 +180,10 @@ def _describe_records(
         {
             "record": _record(topic, place, record),
             "halted": None if halt is None else make_halt_view(halt),
-            "deliveries": [_delivery(known, traced, policies, halted, (*place, name)) for name in traced.handlers],
+            "deliveries": [
+                _delivery(known, traced, policies, halted, (*place, name)) | {"held_by": holds.get((*place, name))}
+                for name in traced.handlers
+            ],
         }
         for place, record in found.items()
     ]
@@ -212,22 +219,95 @@ def is_place_unknown(
 
 
 def _letters(
-    settings: Settings, topic: str, traced: DeliveryTrace, reader: ExtentReader
-) -> dict[DeliveryKey, DeadLetterSummary]:
-    """Return the last dead letter of each delivery of the logs that the topic has now."""
-    if Fate.DEAD not in traced.fates.values():
+    settings: Settings,
+    topic: str,
+    traced: DeliveryTrace,
+    keys: Mapping[tuple[int, int], bytes | None],
+    reader: ExtentReader,
+) -> tuple[dict[DeliveryKey, DeadLetterSummary], dict[DeliveryKey, dict[str, str]]]:
+    """Return the last dead letter of each delivery of the logs that the topic has now; and by delivery that waits
+    behind a dead one in its order, that one.
+    """
+    chosen = settings.topic(topic)
+    lanes = find_order_lanes(chosen, traced, keys)
+    if not lanes and Fate.DEAD not in traced.fates.values():
+        return {}, {}
+    letters: dict[DeliveryKey, DeadLetterSummary] = {}
+    before: dict[DeliveryKey, DeadLetterSummary] = {}
+    wanted = {*lanes.values()}
+    for letter in read_dead_letters(settings, topic, MOST_RECENT, reader.read).letters:
+        whose = letter.whose
+        if not whose.is_of(traced.logs.get(whose.partition, "")):
+            continue
+        which = (whose.partition, whose.offset, whose.handler)
+        if which in traced.fates:
+            letters[which] = letter
+        if (whose.partition, whose.handler, letter.key if chosen.order == "key" else None) in wanted:
+            before[which] = letter
+    if not before:
+        return letters, {}
+    with open_ledger(settings, [topic]) as (ledger, _):
+        asked = [
+            (Account(handler, topic, traced.logs[partition], partition), offset, offset)
+            for partition, offset, handler in before
+        ]
+        fates = ledger.fates_many(asked)
+    dead = {which: letter for (which, letter), (fate,) in zip(before.items(), fates, strict=True) if fate == Fate.DEAD}
+    return letters, find_dead_holds(lanes, dead, chosen, topic)
+
+
+#: A partition, a handler and, with `order="key"`, a key: deliveries that run one after another.
+OrderLane = tuple[int, str, bytes | None]
+
+
+def find_order_lanes(
+    chosen: TopicSettings, traced: DeliveryTrace, keys: Mapping[tuple[int, int], bytes | None]
+) -> dict[DeliveryKey, OrderLane]:
+    """Return the lane of each delivery that a dead one before it would hold: none without `after_dead="hold"` (pure).
+
+    Parameters:
+        keys: the keys of the records.
+    """
+    if not chosen.holds_dead:
         return {}
     return {
-        (whose.partition, whose.offset, whose.handler): letter
-        for letter in read_dead_letters(settings, topic, MOST_RECENT, reader.read).letters
-        if (whose := letter.whose).is_of(traced.logs.get(whose.partition, ""))
+        which: (which[0], which[2], keys[which[:2]] if chosen.order == "key" else None)
+        for which, fate in traced.fates.items()
+        if fate in UNENDED
+        and which not in traced.before
+        and which not in traced.forgotten
+        and (chosen.order != "key" or keys[which[:2]] is not None)
+    }
+
+
+def find_dead_holds(
+    lanes: Mapping[DeliveryKey, OrderLane],
+    dead: Mapping[DeliveryKey, DeadLetterSummary],
+    chosen: TopicSettings,
+    topic: str,
+) -> dict[DeliveryKey, dict[str, str]]:
+    """Return by delivery that waits behind a dead one the record and the letter of the first such one (pure).
+
+    Parameters:
+        lanes: of the deliveries that may wait.
+        dead: the dead deliveries with their letters.
+    """
+    first: dict[OrderLane, DeliveryKey] = {}
+    for which, letter in dead.items():
+        lane = (which[0], which[2], letter.key if chosen.order == "key" else None)
+        first[lane] = min(which, first.get(lane, which))
+    return {
+        which: {"record": f"{topic}-{held_by[0]}-{held_by[1]}", "letter": dead[held_by].place}
+        for which, lane in lanes.items()
+        if (held_by := first.get(lane)) is not None and held_by[1] < which[1]
     }
 
 
 def find_halted_deliveries(
     traced: DeliveryTrace, topic: str, keys: Mapping[tuple[int, int], bytes | None]
 ) -> dict[DeliveryKey, tuple[HaltScope, GroupDecision]]:
-    """Return the deliveries that have not ended and whose handler or key is halted (pure).
+    """Return the deliveries that are yet to run, dead ones that were sent back too, whose handler or key is halted
+    (pure).
 
     Parameters:
         keys: the keys of the records.
@@ -240,7 +320,7 @@ def find_halted_deliveries(
         for place, key in keys.items()
         if scope.topic == topic
         and scope.key_bytes in (None, key)
-        and traced.fates.get((*place, scope.handler)) in (Fate.OPEN, Fate.HANDED, Fate.PARKED)
+        and (traced.fates.get(which := (*place, scope.handler)) in UNENDED or which in traced.parked)
     }
 
 
@@ -321,6 +401,11 @@ def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"  {delivery['handler']}: {delivery['fate']}{since}{where}" + (f" ({counts})" if counts else "")
             if halt := delivery.get("halted"):
                 yield f"    its {halt['what']} is halted since {halt['since']}, by {halt['by']}: {halt['why']}"
+            if held_by := delivery.get("held_by"):
+                yield (
+                    f"    it waits behind {held_by['record']} in its order, which is dead: replay or discard "
+                    f"{held_by['letter']}"
+                )
             if delivery["task"]:
                 yield f"    task {delivery['task']}"
             if delivery["policy"]:

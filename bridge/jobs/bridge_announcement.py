@@ -253,6 +253,7 @@ class BridgeAnnouncement:
             {
                 **self._state,
                 "open_transactions": self._open_transactions(),
+                "dead_holds": self._note_dead_holds(),
                 "oldest": ages,
                 "backlog": self._backlog,
                 "backlog_growth": self._shown_growth,
@@ -266,10 +267,24 @@ class BridgeAnnouncement:
     def _open_transactions(self) -> list[dict[str, Any]]:
         """Return the open transactions of this bridge, since when any bridge has seen them: a restart ends none."""
         found = self._state.get("open_transactions", [])
-        names = ["{topic}-{partition}-{offset}".format(**each) for each in found]
+        return self._with_first_times("transactions", "{topic}-{partition}-{offset}", found)
+
+    def _note_dead_holds(self) -> list[dict[str, Any]]:
+        """Return the dead deliveries that hold others, since when any bridge has seen them."""
+        found = self._state.get("dead_holds", [])
+        return self._with_first_times("dead holds", "{topic}-{partition}-{offset}:{handler}", found)
+
+    def _with_first_times(self, what: str, naming: str, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return observations of this bridge with the time of the first bridge that made each.
+
+        Parameters:
+            what: their kind.
+            naming: the form of their names.
+        """
+        names = [naming.format(**each) for each in found]
         seen = dict(zip(names, (each["since"] for each in found), strict=True))
         try:
-            since = note_first_observation(self._base_ledger, "transactions", seen)
+            since = note_first_observation(self._base_ledger, what, seen)
         except LedgerUnavailable as error:
             # A full Redis still takes announcements.
             logger.debug("%s", error)

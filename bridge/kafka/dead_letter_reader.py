@@ -164,7 +164,9 @@ class RecentDeadLetters:
 
 
 def _shorten_letter(letter: DeadLetterSummary) -> DeadLetterSummary:
-    """Return a dead letter with a shortened error and shared strings."""
+    """Return a dead letter with a shortened error and shared strings, and without its key."""
     whose = letter.whose._replace(handler=intern(letter.whose.handler), topic_id=intern(letter.whose.topic_id))
     topic, group, reason = intern(letter.topic), intern(letter.group), intern(letter.reason)
-    return replace(letter, whose=whose, topic=topic, group=group, reason=reason, error=letter.error[:KEPT_ERROR])
+    return replace(
+        letter, whose=whose, topic=topic, group=group, reason=reason, error=letter.error[:KEPT_ERROR], key=None
+    )

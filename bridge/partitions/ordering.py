@@ -353,12 +353,17 @@ class OrderedQueue:
         return None if (lane := self._lane_of.get(offset)) is None else lane.key
 
     def count_behind(self, offsets: Iterable[int]) -> int:
-        """Return how many messages wait behind some of these in their order, each counted once."""
+        """Return how many messages wait behind some of these in their order, each counted once.
+
+        Those count too that were handed out together with one of these: they run after it.
+        """
         first: dict[_Lane, int] = {}
         for offset in offsets:
             if (lane := self._lane_of.get(offset)) is not None:
                 first[lane] = min(offset, first.get(lane, offset))
-        return sum(sum(each > offset for each in lane.waiting) for lane, offset in first.items())
+        return sum(
+            sum(each > offset for each in (*lane.waiting, *lane.out, *lane.returned)) for lane, offset in first.items()
+        )
 
     def _add_some(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes]

@@ -55,6 +55,9 @@ def test_what_is_behind_a_dead_letter_waits_through_restarts_and_goes_out_in_ord
         eventually(lambda: done(stack, topic, b"b") == [*b, other], 40)
         assert len(done(stack, topic, b"a")) == 1
         assert stack.committed(topic) == 1
+        for waiting in (a[1], further):
+            (delivery,) = json_of(stack, "find", waiting)["deliveries"]
+            assert delivery["held_by"]["record"] == a[0]
         eventually(lambda: any(" the order, since " in each for each in json_of(stack, "status")["problems"]), 40)
 
         mended.touch()

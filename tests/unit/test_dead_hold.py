@@ -97,6 +97,16 @@ def test_it_is_sent_on_behind_the_dead_one_if_another_of_its_message_is_buried(w
     assert behind(rest) == {1: 0}
 
 
+def test_those_in_the_batch_of_the_dead_one_wait_behind_it_too() -> None:
+    chosen = TopicSettings(commit="completion", order="key", after_dead="hold")
+    held = Partition("orders", 3, 0, [Handler("h", ("orders",), "q", 10, 0.0)], chosen, "id")
+    held.receive([*records(0, 1, 2, key=b"b"), *records(3, key=b"a"), *records(4, key=b"b")], {"h": bytes(5)})
+    held.take()
+    held.settle("h", [0], Fate.DEAD)
+    (hold,) = held.dead_holds()
+    assert (hold.dead, hold.behind) == (1, 3)
+
+
 def test_a_bridge_tells_which_dead_deliveries_hold_since_when_and_how_many_wait_and_shows_it() -> None:
     chosen = TopicSettings(commit="completion", order="key", after_dead="hold")
     held = Partition("orders", 3, 0, [Handler("h", ("orders",), "q", 1, 0.0)], chosen, "id")

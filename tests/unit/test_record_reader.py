@@ -36,6 +36,9 @@ class Record:
     def headers(self) -> Any:
         return self._headers
 
+    def key(self) -> None:
+        """None has a key."""
+
 
 class Consumer:
     """Gives `batches`, one a time; of what no record is left its position says that it was passed."""
