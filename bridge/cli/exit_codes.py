@@ -13,7 +13,10 @@ _NOT_KNOWN: Final = "it is not known: Kafka or Redis does not answer, or there i
 _PARTLY_KNOWN: Final = f"{_NOT_KNOWN}; or Kafka cannot read a partition: all else was printed"
 #: `NOT_FOUND` of a command that has no `USAGE`.
 _CANNOT_BEGIN: Final = "the app cannot be imported, or an option is wrong"
-_REDIS_ALONE: Final = "Redis alone has it, and loses it if it is wiped now: run the command again when Kafka answers"
+_REDIS_ALONE: Final = (
+    "Redis alone has it, and loses it if it is wiped now. The command says why Kafka does not: run it again after that "
+    "is fixed"
+)
 
 _NOT_ASKED: Final = "no database or no Kafka answers, the extra is not installed, or an option does not exist"
 _NO_TERMINAL: Final = "no terminal to confirm on (use --yes)"

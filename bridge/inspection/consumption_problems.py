@@ -5,6 +5,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from bridge.formats.halt_scope import HaltScope
 from bridge.formats.pause_reasons import ADD_WORKERS, PauseReason, parse_pause_reason
 from bridge.formats.text_forms import format_count, format_share, inflect_verb
 from bridge.inspection.redis_problems import is_full_redis_obstacle, list_obstacles
@@ -80,8 +81,18 @@ def find_handler_halts(facts: GroupFacts) -> Iterator[Problem]:
             by=each.halt.by,
             why=each.halt.why.rstrip("."),
             waiting=f" Waiting for it: {each.aside.words}." if each.aside.messages else "",
+            others=" All else of the topic goes on." if _do_others_run(facts, scope) else "",
             arguments=scope.arguments,
         )
+
+
+def _do_others_run(facts: GroupFacts, scope: HaltScope) -> bool:
+    """Return whether other deliveries of the topic than those of a halted handler or key run."""
+    if scope.topic in facts.halts:
+        return False
+    halted = facts.find_halted_handlers(scope.topic)
+    running = {handler.name for handler in facts.handlers if scope.topic in handler.topics} - halted
+    return bool(running - ({scope.handler} if scope.key is None else set()))
 
 
 def find_open_breakers(facts: GroupFacts) -> Iterator[Problem]:

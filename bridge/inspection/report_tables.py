@@ -287,8 +287,10 @@ def print_halts(console: Console, halts: dict[str, Any]) -> None:
     """Print the state of each topic, handler or key after halt or resume, and which server lacks the decision."""
     for topic, how in halts["topics"].items():
         if how["halted"]:
+            still = "" if how["changed"] else "still "
             print_line(
-                console, f"{topic} is halted: {how['why']}. `bridge resume {topic}` continues exactly where it stopped."
+                console,
+                f"{topic} is {still}halted: {how['why']}. `bridge resume {topic}` continues exactly where it stopped.",
             )
         elif how["changed"]:
             print_line(console, f"{topic} is resumed.")
@@ -305,9 +307,10 @@ def _print_handler_halt(console: Console, how: dict[str, Any]) -> None:
     scope = read_scope(how["topic"], how["handler"], how["key"])
     if how["halted"]:
         still = "" if how["changed"] else "still "
+        others = " All else of the topic goes on." if how.get("others_run", True) else ""
         print_line(
             console,
-            f"{scope.words} is {still}halted: {how['why']}. All else of the topic goes on. "
+            f"{scope.words} is {still}halted: {how['why']}.{others} "
             f"`bridge resume {scope.arguments}` continues exactly where it stopped.",
         )
     else:
@@ -366,7 +369,7 @@ def _print_incomplete(console: Console, how: dict[str, Any]) -> None:
         print_line(
             console,
             "  NOT SAFE YET: Redis alone has it. If Redis is wiped before a bridge writes it to Kafka, it is lost, and "
-            f"the earlier decision is in force again. Run the command again when Kafka answers. ({how['unpublished']})",
+            f"the earlier decision is in force again. Run the command again after this is fixed: {how['unpublished']}",
             "yellow",
         )
     if how.get("unmirrored"):

@@ -338,7 +338,7 @@ def _log_halt(topic: str, halt: GroupDecision) -> None:
 
 def _log_small_halt(scope: HaltScope, halt: GroupDecision) -> None:
     logger.warning(
-        "%s is halted, %s, by %s: %s. Nothing of it runs until `bridge resume %s`; all else of the topic goes on.",
+        "%s is halted, %s, by %s: %s. Nothing of it runs until `bridge resume %s`.",
         scope.words,
         format_since(halt.since, time.time()),
         halt.by,

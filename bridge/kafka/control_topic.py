@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 PARTITION: Final = 0
 #: Seconds to wait for Kafka's acknowledgement of a decision.
 ACKNOWLEDGED_WITHIN: Final = 10.0
+#: Seconds to wait until Kafka lists a topic that was created.
+LISTED_WITHIN: Final = 3.0
 #: Seconds for which the topic must end below what was read of it before it counts as recreated.
 SHORT_FOR: Final = 5.0
 
@@ -59,7 +61,13 @@ def ensure_control_topic(settings: Settings, topics: Iterable[str] = ()) -> bool
         return False
     shapes = cluster.shapes
     create_control_topic(admin, name, {topic: shapes[topic] for topic in topics if topic in shapes})
-    return name in read_cluster(admin).named
+    # A broker may list a new topic some moments after its controller has created it.
+    until = time.monotonic() + LISTED_WITHIN
+    while name not in read_cluster(admin).named:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def publish_decision(settings: Settings, decision: GroupDecision) -> int:
@@ -72,7 +80,8 @@ def publish_decision(settings: Settings, decision: GroupDecision) -> int:
     name = TopicNames.from_settings(settings).control
     if not ensure_control_topic(settings):
         raise PublishFailed(
-            f"{decision.key}: there is no topic {name!r}: create it by hand, with cleanup.policy=compact and one "
+            f"{decision.key}: there is no topic {name!r}, and it was not created here (kafka_create_topics, or Kafka "
+            "refused it): run `bridge topics --create`, or create it by hand, with cleanup.policy=compact and one "
             "partition."
         )
     outcome: list[tuple[KafkaError | None, int]] = []

@@ -19,7 +19,15 @@ from bridge.formats.halt_scope import HaltScope, find_small_halts
 from bridge.formats.text_forms import parse_octets
 from bridge.handler_routes import Routes
 from bridge.ledger.group_access import open_decisions
-from bridge.operator_actions.topic_halt import make_halt_view, make_outcome_data, move_gate, refuse_unknown
+from bridge.operator_actions.topic_halt import (
+    do_others_run,
+    find_halts,
+    list_still_halted,
+    make_halt_view,
+    make_outcome_data,
+    move_gate,
+    refuse_unknown,
+)
 from bridge.settings import Settings
 
 
@@ -44,8 +52,13 @@ def halt_handlers(
             data = group_decision.make_halt_data(group.standing.get(scope.decision_key), time.time())
             outcome = group.decide(scope.decision_key, data, by, why)
             move_gate(broker, held_gate(settings.group, scope), why)
-            found.append(scope.data | make_outcome_data(outcome))
-    return {"topics": {}, "handlers": found}
+            found.append((scope, make_outcome_data(outcome)))
+        topics, halted = find_halts(group.standing), {*find_small_halts(group.standing), *scopes}
+    handlers = [
+        {**scope.data, **outcome, "others_run": do_others_run(routes, halted, topics, scope)}
+        for scope, outcome in found
+    ]
+    return {"topics": {}, "handlers": handlers}
 
 
 def resume_handlers(
@@ -57,7 +70,7 @@ def resume_handlers(
         scopes: `None`: all that are halted.
 
     Returns:
-        as `halt_handlers`.
+        as `halt_handlers`; behind these the other halts of their topics, and in `topics` those of the whole topics.
 
     Raises:
         UnknownTopic, UnknownHandler: there is no such topic or handler, and it is not halted; nothing was decided.
@@ -76,7 +89,16 @@ def resume_handlers(
             outcome = group.decide(scope.decision_key, None, by, why)
             move_gate(broker, held_gate(settings.group, scope), None)
             found.append(scope.data | make_outcome_data(outcome))
-    return {"topics": {}, "handlers": found}
+        if scopes is None:
+            return {"topics": {}, "handlers": found}
+        left = {scope: decision for scope, decision in halted.items() if scope not in scopes}
+        topics, halts = {scope.topic for scope in scopes}, find_halts(group.standing)
+    whole = {
+        topic: {"halted": True, "changed": False, **make_halt_view(halt)}
+        for topic, halt in halts.items()
+        if topic in topics
+    }
+    return {"topics": whole, "handlers": [*found, *list_still_halted(routes, left, topics, halts)]}
 
 
 def read_handler_halts(settings: Settings, topic: str | None = None) -> list[dict[str, Any]]:

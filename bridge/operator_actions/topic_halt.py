@@ -7,7 +7,7 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from bridge.errors import HandoffFailed, UnknownTopic
 from bridge.formats import group_decision
 from bridge.formats.gate_names import topic_gate
 from bridge.formats.group_decision import GroupDecision, halt_key, halted_topic
-from bridge.formats.halt_scope import find_small_halts
+from bridge.formats.halt_scope import HaltScope, SmallHalts, find_small_halts
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Routes
 from bridge.ledger.decision_store import DecisionOutcome
@@ -78,12 +78,43 @@ def resume_topics(
             outcome = group.decide(halt_key(topic), None, by, why)
             move_gate(broker, topic_gate(settings.group, topic), None)
             outcomes[topic] = make_outcome_data(outcome)
-        still_halted = [
-            {**scope.data, "halted": True, "changed": False, **make_halt_view(decision)}
-            for scope, decision in find_small_halts(group.standing).items()
-            if scope.topic in outcomes
-        ]
-        return {"topics": outcomes, "handlers": still_halted}
+        small, still = find_small_halts(group.standing), halted.keys() - outcomes.keys()
+        return {"topics": outcomes, "handlers": list_still_halted(routes, small, outcomes, still)}
+
+
+def list_still_halted(
+    routes: Routes, halts: SmallHalts, topics: Container[str], halted_topics: Container[str]
+) -> list[dict[str, Any]]:
+    """Return the halted handlers and keys of some topics as JSON, each as after a decision that left it halted (pure).
+
+    Parameters:
+        topics: whose.
+        halted_topics: the topics that are halted as a whole.
+    """
+    return [
+        {
+            **scope.data,
+            "halted": True,
+            "changed": False,
+            **make_halt_view(decision),
+            "others_run": do_others_run(routes, halts, halted_topics, scope),
+        }
+        for scope, decision in halts.items()
+        if scope.topic in topics
+    ]
+
+
+def do_others_run(routes: Routes, halts: Container[HaltScope], halted_topics: Container[str], scope: HaltScope) -> bool:
+    """Return whether other deliveries of the topic than those of a halted handler or key run (pure).
+
+    Parameters:
+        halts: the halted handlers and keys.
+        halted_topics: the topics that are halted as a whole.
+    """
+    if scope.topic in halted_topics:
+        return False
+    running = [handler.name for handler in routes.of(scope.topic) if HaltScope(scope.topic, handler.name) not in halts]
+    return any(name != scope.handler or scope.key is not None for name in running)
 
 
 def read_halts(settings: Settings) -> dict[str, dict[str, Any]]:

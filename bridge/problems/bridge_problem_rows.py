@@ -91,8 +91,8 @@ HANDLER_HALTED: Final = ProblemRow(
     "Fix the cause, then `bridge resume TOPIC --handler HANDLER [--key KEY]`.",
     ProblemWords(
         sentence=(
-            "{subject}{comma} is halted, {began}, by {by}: {why}.{waiting} All else of the topic goes on. Fix the "
-            "cause, then `bridge resume {arguments}`: it continues exactly where it stopped."
+            "{subject}{comma} is halted, {began}, by {by}: {why}.{waiting}{others} Fix the cause, "
+            "then `bridge resume {arguments}`: it continues exactly where it stopped."
         ),
         what="{subject} is halted",
         do="fix the cause, then `bridge resume {arguments}`",

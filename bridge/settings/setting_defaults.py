@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal
+from types import UnionType
+from typing import Any, Final, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from bridge.settings.address_values import holds_ledger
 from bridge.settings.librdkafka_properties import guess_variable
@@ -95,6 +97,16 @@ class FileSettings(BaseModel):
     kafka_deadletters_days: float = Field(default=30, gt=0)
     kafka_deadletters_archive: str | None = None
     kafka_deadletters_largest_value: int = Field(default=1_000_000, ge=0)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_switches(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse True and False in place of a number: pydantic would read them as 1 and 0."""
+        wanted: Any = cls.model_fields[info.field_name or ""].annotation
+        kinds = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
+        if isinstance(value, bool) and (int in kinds or float in kinds):
+            raise PydanticCustomError("number_type", "must be a number")
+        return value
 
 
 class EnvironmentSettings(BaseModel):

@@ -38,6 +38,7 @@ HALT = GroupDecision(
     group_decision.DecisionEntry("1", {"since": NOW - 7200, "record": "orders-0-7"}, "ann", NOW - 60, "bank shut."),
 )
 CHARGE = HandlerFacts("orders.handlers.charge", ("orders",), "orders")
+AUDIT = HandlerFacts("orders.handlers.audit", ("orders",), "orders")
 
 
 def worker(**more: Any) -> dict[str, Any]:
@@ -572,6 +573,25 @@ def test_of_a_halted_topic_everything_that_waits_is_counted():
 
 
 @pytest.mark.parametrize(
+    ("handlers", "key", "others"),
+    [
+        ((CHARGE, AUDIT), None, True),
+        ((CHARGE,), None, False),
+        ((CHARGE,), "4711", True),
+        ((CHARGE, replace(AUDIT, topics=("mail",))), None, False),
+    ],
+)
+def test_a_halt_says_that_all_else_goes_on_only_if_there_is_anything_else(
+    handlers: tuple[HandlerFacts, ...], key: str | None, others: bool
+):
+    halted = HandlerHalt(HaltScope("orders", CHARGE.name, key), HALT)
+    (problem,) = find_handler_halts(replace(WELL, handlers=handlers, handler_halts=[halted]))
+    assert ("All else of the topic goes on." in problem) is others
+    (of_all,) = find_handler_halts(replace(WELL, handlers=handlers, handler_halts=[halted], halts={"orders": HALT}))
+    assert "goes on." not in of_all
+
+
+@pytest.mark.parametrize(
     ("key", "begin", "end"),
     [
         (None, "Handler 'orders.handlers.charge' of topic 'orders' is halted, since ", ""),
@@ -585,7 +605,7 @@ def test_a_halted_handler_or_key_is_told_with_what_waits_and_the_command_that_en
     halted = HandlerHalt(scope, HALT, SetAside(40, 900, whole=False))
     (problem,) = list_problems(replace(WELL, handler_halts=[halted], oldest={("orders", CHARGE.name): 4000.0}))
     assert problem.startswith(begin)
-    assert "by ann: bank shut. Waiting for it: about 900 deliveries in 40 Celery messages. All else" in problem
+    assert "by ann: bank shut. Waiting for it: about 900 deliveries in 40 Celery messages." in problem
     assert f"`bridge resume orders --handler orders.handlers.charge{end}`" in problem
     assert (problem.row.identifier, problem.many, problem.of) == ("handler_halted", 900, "deliveries")
     (mail,) = list_problems(replace(WELL, oldest={("mail", CHARGE.name): 4000.0}))

@@ -339,6 +339,8 @@ def test_a_variable_that_kubernetes_has_set_for_a_service_is_said_to_be_its(read
     [
         ({"kafka_pause_above": 10, "kafka_resume_below": 10}, {}, "must be less than"),
         ({"kafka_pause_above": 0}, {}, "kafka_pause_above"),
+        ({"kafka_retry_partitions": True}, {}, "kafka_retry_partitions: must be a number (it is True)"),
+        ({"kafka_park_after": False}, {}, "kafka_park_after: must be a number (it is False)"),
         ({"kafka_park_after": 0}, {}, "kafka_park_after"),
         ({"kafka_retry_tiers": ()}, {}, "kafka_retry_tiers must be one or more whole numbers"),
         ({"kafka_retry_tiers": (0, 60)}, {}, "above 0"),

@@ -172,6 +172,13 @@ def test_an_ordered_partition_that_a_halted_key_fills_says_so(how: dict[str, Any
     assert why_paused(partition, HaltScope("orders", "charge", "another")) is None
 
 
+def test_an_unordered_partition_whose_window_may_be_held_by_a_halted_key_does_not_send_anybody_to_a_slow_delivery():
+    partition = filled("notify", size=12, window=10, ordered=False)
+    assert partition.pressure() == PauseReason.WINDOW_FULL
+    assert why_paused(partition, HaltScope("orders", "charge", "k")) is PauseReason.SOME_HALTED
+    assert why_paused(partition, HaltScope("orders", "notify", "k")) is None
+
+
 def test_a_retry_topic_whose_due_records_are_all_of_a_halted_handler_says_so():
     world = World()
     world.receive(*(record(number) for number in range(MOST_RECORDS + 1)))
