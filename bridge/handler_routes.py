@@ -31,6 +31,7 @@ class Handler:
         concurrency: how many deliveries a process runs at once; "auto": workers find out.
         limit: the limit that it shares (`tasks.Limit`), if it has one.
         unique_for: seconds for which a message's name is known (`unique_by`); `None`: it names none.
+        aliases: the names that it had before.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Handler:
     is_bulk: bool = False
     unique_for: float | None = None
     limit: Any = None
+    aliases: tuple[str, ...] = ()
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -86,6 +88,11 @@ class Routes:
         """Return the handlers of a topic."""
         return tuple(handler for handler in self if topic in handler.topics)
 
+    @property
+    def current_names(self) -> dict[str, str]:
+        """Return by former name of a handler its current one."""
+        return {alias: handler.name for handler in self for alias in handler.aliases}
+
     def topics_into(self, queue: str) -> frozenset[str]:
         """Return the topics with a handler whose deliveries go to that queue."""
         return frozenset(topic for handler in self if handler.queue == queue for topic in handler.topics)
@@ -116,6 +123,7 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 is_bulk=task.bulk is not None,
                 limit=getattr(task, "limit", None),
                 unique_for=None if (unique := getattr(task, "unique", None)) is None else unique.seconds,
+                aliases=tuple(getattr(task, "other_names", ())),
             )
     return Routes(found), faults
 

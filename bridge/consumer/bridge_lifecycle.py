@@ -13,7 +13,6 @@ from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.poll_loop import PollLoop
 from bridge.consumer.wiring import BridgeSetup
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnfitTopic
-from bridge.formats.halt_scope import HaltScope
 from bridge.formats.text_forms import format_count
 from bridge.handler_routes import Routes
 from bridge.jobs.bridge_announcement import BridgeAnnouncement
@@ -106,8 +105,7 @@ class Bridge:
         now, decisions = time.time(), self._setup.decisions
         topics, handlers, halts = decisions.halts, decisions.suspended.halted, decisions.small_halts
         subjects = [(f"topic {topic!r}", topic, halt) for topic, halt in sorted(topics.items())]
-        scopes = (HaltScope(*each) for each in sorted(handlers))
-        subjects += [(scope.words, scope.arguments, halts[scope]) for scope in scopes if scope in halts]
+        subjects += [(scope.words, scope.arguments, halt) for scope, halt in halts.items() if scope.key is None]
         halted = [
             f"{subject} is halted, {format_since(halt.since, now)}, by {halt.by}: {halt.why.rstrip('.')}; "
             f"`bridge resume {arguments}` goes on."

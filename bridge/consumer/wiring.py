@@ -106,7 +106,7 @@ class BridgeSetup:
         metrics.show_small_halts({}, [(topic, each.name) for each in routes for topic in each.topics])
         metrics.show_policies((), routes.handlers)
         broker = CeleryBroker(app)
-        decisions = GroupDecisions.build(settings, metrics, broker, LEDGER_WITHIN, clock)
+        decisions = GroupDecisions.build(settings, metrics, broker, LEDGER_WITHIN, clock, routes.current_names)
         policy_topics = PolicyTopics(app, settings, routes, catalog)
         return cls(settings, routes, broker, catalog, kafka, blockage, decisions, policy_topics, metrics, clock, now)
 

@@ -20,7 +20,7 @@ class HaltScope(NamedTuple):
 
     Attributes:
         topic: the source topic.
-        handler: its current name.
+        handler: its name when it was halted.
         key: the record key as text; `None`: all messages of the handler. Bytes that are no UTF-8 are surrogates, as in
             the arguments of a command.
     """
@@ -60,6 +60,14 @@ class HaltScope(NamedTuple):
     def written_key(self) -> str | None:
         """Return the key as the option `--key` takes it, which is printable; `None` if it has none."""
         return None if self.key_bytes is None else write_octets(self.key_bytes)
+
+    def under_current_name(self, names: Mapping[str, str]) -> "HaltScope":
+        """Return the scope with the handler's current name: the halt of a handler that was renamed goes on.
+
+        Parameters:
+            names: by former name of a handler its current one.
+        """
+        return self._replace(handler=names.get(self.handler, self.handler))
 
     @property
     def data(self) -> dict[str, str | None]:

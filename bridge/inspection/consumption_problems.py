@@ -69,19 +69,21 @@ def find_handler_halts(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each halted handler and key."""
     for each in facts.handler_halts:
         scope, words = each.scope, each.scope.words
+        current = scope.under_current_name(facts.current_names)
+        renamed = "" if current == scope else f" (now {current.handler!r})"
         yield make_problem(
             HANDLER_HALTED,
             topic=scope.topic,
-            handler=scope.handler,
+            handler=current.handler,
             since=each.halt.since,
             many=each.aside.deliveries,
-            subject=f"{words[0].upper()}{words[1:].rstrip(',')}",
+            subject=f"{words[0].upper()}{words[1:].rstrip(',')}{renamed}",
             comma="," if words.endswith(",") else "",
             began=format_since(each.halt.since, facts.now),
             by=each.halt.by,
             why=each.halt.why.rstrip("."),
             waiting=f" Waiting for it: {each.aside.words}." if each.aside.messages else "",
-            others=" All else of the topic goes on." if _do_others_run(facts, scope) else "",
+            others=" All else of the topic goes on." if _do_others_run(facts, current) else "",
             arguments=scope.arguments,
         )
 
@@ -256,7 +258,8 @@ def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each key that most deliveries of a partition have waited for, for a minute or longer."""
     for state in (facts.bridges or {}).values():
         for hot_key in state.get("hot_keys", ()):
-            halted = {(held.scope.topic, held.scope.handler) for held in facts.handler_halts}
+            scopes = (held.scope.under_current_name(facts.current_names) for held in facts.handler_halts)
+            halted = {(scope.topic, scope.handler) for scope in scopes}
             dead = {(held["topic"], held["handler"]) for held in state.get("dead_holds", ())}
             waits = (hot_key["topic"], hot_key["handler"]) in halted | dead or hot_key["topic"] in facts.halts
             if hot_key["seconds"] < HOT_LONG or waits:

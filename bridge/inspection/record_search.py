@@ -5,6 +5,7 @@ sibling deliveries of a dead letter.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from celery import Celery
@@ -154,7 +155,7 @@ def _describe_records(
     carriers, why = _carriers(app, routes, topic, traced.in_flight)
     policies, halt = find_changed_policies(traced.decided), find_halts(traced.decided).get(topic)
     keys = {place: _read_key(record) for place, record in found.items()}
-    halted = find_halted_deliveries(traced, topic, keys)
+    halted = find_halted_deliveries(traced, topic, keys, routes.current_names)
     dead_letters = TopicNames.from_settings(settings).dead_letters(topic)
     letters, holds = _letters(settings, topic, traced, keys, beside)
     unreadable = group_unreadable({place: why for place, why in beside.unreadable.items() if place[0] != dead_letters})
@@ -304,23 +305,28 @@ def find_dead_holds(
 
 
 def find_halted_deliveries(
-    traced: DeliveryTrace, topic: str, keys: Mapping[tuple[int, int], bytes | None]
+    traced: DeliveryTrace,
+    topic: str,
+    keys: Mapping[tuple[int, int], bytes | None],
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[DeliveryKey, tuple[HaltScope, GroupDecision]]:
     """Return the deliveries that are yet to run, dead ones that were sent back too, whose handler or key is halted
     (pure).
 
     Parameters:
         keys: the keys of the records.
+        names: by former name of a handler its current one.
     """
     halts = find_small_halts(traced.decided)
     return {
-        (*place, scope.handler): (scope, halt)
+        which: (scope, halt)
         # A halted handler, which comes first, counts over its halted keys.
         for scope, halt in reversed(halts.items())
+        for handler in {scope.handler, scope.under_current_name(names).handler}
         for place, key in keys.items()
         if scope.topic == topic
         and scope.key_bytes in (None, key)
-        and (traced.fates.get(which := (*place, scope.handler)) in UNENDED or which in traced.parked)
+        and (traced.fates.get(which := (*place, handler)) in UNENDED or which in traced.parked)
     }
 
 

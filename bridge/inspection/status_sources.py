@@ -110,7 +110,7 @@ class StatusSources:
 
 def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSources:
     """Return the facts of the group from Redis and the broker."""
-    handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
+    handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait, h.aliases) for h in routes)
     facts = GroupFacts(time.time(), settings.group, handlers, app=settings.app)
     sources = StatusSources(facts, bootstrap=hide_password(settings.kafka.get("bootstrap.servers", "")))
     mute: str | None = None

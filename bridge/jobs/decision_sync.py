@@ -6,7 +6,9 @@ gates of halted topics, handlers and keys, and of no others.
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from bridge.bridge_metrics import BridgeMetrics
@@ -50,6 +52,7 @@ class GroupDecisions:
     Parameters:
         mirror: `None` without Redis.
         gates: the gates of the broker.
+        names: by former name of a handler its current one.
 
     Attributes:
         halts: the halt of each halted topic.
@@ -66,8 +69,10 @@ class GroupDecisions:
         gates: HaltGates,
         clock: Callable[[], float] = time.monotonic,
         follower: ControlTopicFollower | None = None,
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._settings, self._mirror, self._metrics, self._gates = settings, mirror, metrics, gates
+        self._names = names
         self._follower = follower or ControlTopicFollower(settings)
         self._publishing = DecisionPublisher(settings, clock)
         self._published: dict[str, PublishedDecision] = {}
@@ -91,12 +96,12 @@ class GroupDecisions:
         broker: CeleryBroker,
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> "GroupDecisions":
         """Make them with the ledger's Redis, if there is one; this connects to nothing yet."""
         ledger = Ledger.from_settings(settings, timeout=timeout)
-        return cls(
-            settings, DecisionMirror(ledger) if ledger else None, metrics, HaltGates(broker, settings.group), clock
-        )
+        mirror, gates = DecisionMirror(ledger) if ledger else None, HaltGates(broker, settings.group)
+        return cls(settings, mirror, metrics, gates, clock, names=names)
 
     def begin(self, topics: Iterable[str] = ()) -> None:
         """Create the control topic if it is missing, and read the decisions, before anything is consumed.
@@ -267,15 +272,20 @@ class GroupDecisions:
         for scope in self.small_halts.keys() - found.keys():
             logger.info("%s runs again.", scope.words)
         self.small_halts = found
-        self._gates.name_halted(found)
+        self._gates.name_halted(found, self._names)
         self._suspend({scope: self._held.get(scope, AsideSize()) for scope in found})
 
     def _suspend(self, held: Mapping[HaltScope, AsideSize | None]) -> None:
         self._held = held
         limit = self._settings.file.kafka_pause_above_bytes
         most = MOST_HELD if limit is None else AsideSize(MOST_HELD.messages, int(limit * HELD_SHARE))
-        self.suspended = find_halted_handlers(held, most)
-        self._metrics.show_small_halts({scope: 0 if size is None else size.messages for scope, size in held.items()})
+        # Retry records may name a renamed handler as it was called.
+        renamed = {scope.under_current_name(self._names): size for scope, size in held.items()}
+        self.suspended = find_halted_handlers({**renamed, **held}, most)
+        shown: Counter[HaltScope] = Counter()
+        for scope, size in held.items():
+            shown[scope.under_current_name(self._names)] += 0 if size is None else size.messages
+        self._metrics.show_small_halts(shown)
 
 
 class DecisionPublisher:

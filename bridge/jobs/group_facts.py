@@ -21,12 +21,13 @@ from bridge.problems.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class HandlerFacts:
-    """A handler: its topics and queue, and the longest wait in seconds that its retries may cause."""
+    """A handler: its topics and queue, the longest wait in seconds that its retries may cause, and its former names."""
 
     name: str
     topics: tuple[str, ...]
     queue: str
     longest_wait: float = 0.0
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +247,15 @@ class GroupFacts:
         return sum(sum(tier.lag.values()) for tier in self.tiers if tier.waits and source in (None, tier.source))
 
     def find_halted_handlers(self, topic: str) -> set[str]:
-        """Return the handlers that are halted as a whole on a topic."""
+        """Return the handlers that are halted as a whole on a topic, those that were renamed by both names."""
         scopes = (each.scope for each in self.handler_halts)
-        return {scope.handler for scope in scopes if scope.topic == topic and scope.key is None}
+        halted = {scope.handler for scope in scopes if scope.topic == topic and scope.key is None}
+        return halted | {self.current_names.get(name, name) for name in halted}
+
+    @property
+    def current_names(self) -> dict[str, str]:
+        """Return by former name of a handler its current one."""
+        return {alias: handler.name for handler in self.handlers for alias in handler.aliases}
 
     @property
     def held_back(self) -> set[str]:

@@ -53,10 +53,15 @@ class HaltGates:
             aside = None if gates is None else gates.measure_aside(names.values())
         return {scope: None if aside is None else aside[name] for scope, name in names.items()}
 
-    def name_halted(self, scopes: Iterable[HaltScope]) -> None:
-        """Let the messages of halted handlers name their gate from now on."""
+    def name_halted(self, scopes: Iterable[HaltScope], names: Mapping[str, str]) -> None:
+        """Let the messages of halted handlers name their gate from now on.
+
+        Parameters:
+            names: by former name of a handler its current one.
+        """
+        whole = (scope for scope in scopes if scope.key is None)
         self._broker.held_gates = {
-            (scope.topic, scope.handler): held_gate(self._group, scope) for scope in scopes if scope.key is None
+            (scope.topic, scope.under_current_name(names).handler): held_gate(self._group, scope) for scope in whole
         }
 
     def _is_of_halt(self, name: str) -> bool:

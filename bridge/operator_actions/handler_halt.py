@@ -4,7 +4,7 @@ The decisions are as durable as those on topics (topic_halt.py), and made likewi
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -78,11 +78,12 @@ def resume_handlers(
     """
     found = []
     with open_decisions(settings) as group, closing(CeleryBroker(app)) as broker:
-        halted = find_small_halts(group.standing)
-        for scope in scopes or ():
+        halted, names = find_small_halts(group.standing), routes.current_names
+        asked = [*halted] if scopes is None else add_former_names(scopes, halted, names)
+        for scope in asked:
             if scope not in halted:
                 _require_handler(routes, scope)
-        for scope in halted if scopes is None else scopes:
+        for scope in asked:
             if scope not in halted and not group.unread:
                 found.append({**scope.data, "halted": False, "changed": False})
                 continue
@@ -91,7 +92,7 @@ def resume_handlers(
             found.append(scope.data | make_outcome_data(outcome))
         if scopes is None:
             return {"topics": {}, "handlers": found}
-        left = {scope: decision for scope, decision in halted.items() if scope not in scopes}
+        left = {scope: decision for scope, decision in halted.items() if scope not in asked}
         topics, halts = {scope.topic for scope in scopes}, find_halts(group.standing)
     whole = {
         topic: {"halted": True, "changed": False, **make_halt_view(halt)}
@@ -99,6 +100,17 @@ def resume_handlers(
         if topic in topics
     }
     return {"topics": whole, "handlers": [*found, *list_still_halted(routes, left, topics, halts)]}
+
+
+def add_former_names(
+    scopes: Iterable[HaltScope], halted: Collection[HaltScope], names: Mapping[str, str]
+) -> list[HaltScope]:
+    """Return the scopes to resume: in place of one that is not halted, those that were under a former name (pure)."""
+    found = []
+    for scope in scopes:
+        former = [each for each in halted if each != scope and each.under_current_name(names) == scope]
+        found += [*([scope] if scope in halted or not former else []), *former]
+    return found
 
 
 def read_handler_halts(settings: Settings, topic: str | None = None) -> list[dict[str, Any]]:

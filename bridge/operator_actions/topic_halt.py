@@ -7,7 +7,7 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
@@ -104,7 +104,7 @@ def list_still_halted(
     ]
 
 
-def do_others_run(routes: Routes, halts: Container[HaltScope], halted_topics: Container[str], scope: HaltScope) -> bool:
+def do_others_run(routes: Routes, halts: Iterable[HaltScope], halted_topics: Container[str], scope: HaltScope) -> bool:
     """Return whether other deliveries of the topic than those of a halted handler or key run (pure).
 
     Parameters:
@@ -113,8 +113,10 @@ def do_others_run(routes: Routes, halts: Container[HaltScope], halted_topics: Co
     """
     if scope.topic in halted_topics:
         return False
-    running = [handler.name for handler in routes.of(scope.topic) if HaltScope(scope.topic, handler.name) not in halts]
-    return any(name != scope.handler or scope.key is not None for name in running)
+    names = routes.current_names
+    halted = {each.under_current_name(names) for each in halts}
+    running = [handler.name for handler in routes.of(scope.topic) if HaltScope(scope.topic, handler.name) not in halted]
+    return any(name != scope.under_current_name(names).handler or scope.key is not None for name in running)
 
 
 def read_halts(settings: Settings) -> dict[str, dict[str, Any]]:

@@ -57,7 +57,8 @@ class HaltGuard:
         self._app, self._control = app, control
         self._topic, self._group, self._task_name = batch.topic, batch.group, batch.handler
         self._key = halt_key(batch.topic)
-        self._handler = ""
+        #: The handler's current name, and its former ones.
+        self._names: tuple[str, ...] = ()
         #: The halted handlers and keys of the topic, as of the last check.
         self.small: Mapping[HaltScope, GroupDecision] = NO_SMALL_HALTS
         self._small_of: Mapping[str, GroupDecision] | None = None
@@ -108,18 +109,18 @@ class HaltGuard:
         """Return the gate at which a delivery waits if its key was halted at the last check; empty if it may run."""
         if not self.small or delivery.message.key is None:
             return ""
-        scope = self._scope(delivery.message.key.decode("utf-8", "surrogateescape"))
-        if scope in self._key_gates:
-            return self._key_gates[scope]
-        if scope not in self.small or not self._keep_back(scope):
-            return ""
-        return self._key_gates.setdefault(scope, held_gate(self._group, scope))
+        for scope in self._list_scopes(delivery.message.key.decode("utf-8", "surrogateescape")):
+            if scope in self._key_gates:
+                return self._key_gates[scope]
+            if scope in self.small and self._keep_back(scope):
+                return self._key_gates.setdefault(scope, held_gate(self._group, scope))
+        return ""
 
     def _check_handler(self) -> None:
-        scope = self._scope()
-        if scope in self.small and (halt := self._keep_back(scope)) is not None:
-            gate = held_gate(self._group, scope)
-            raise TopicHalted(f"{scope.words} is halted by {halt.by}: {halt.why}", gate=gate)
+        for scope in self._list_scopes():
+            if scope in self.small and (halt := self._keep_back(scope)) is not None:
+                gate = held_gate(self._group, scope)
+                raise TopicHalted(f"{scope.words} is halted by {halt.by}: {halt.why}", gate=gate)
 
     def _keep_back(self, scope: HaltScope) -> GroupDecision | None:
         """Shut the gate of a halted handler or key, and return its halt; `None` if it was resumed a moment ago."""
@@ -129,11 +130,14 @@ class HaltGuard:
             with_gates(self._app, lambda gates: self._shut_while_held(gates, scope, halt))
         return halt
 
-    def _scope(self, key: str | None = None) -> HaltScope:
-        if not self._handler:
+    def _list_scopes(self, key: str | None = None) -> list[HaltScope]:
+        """Return the handler or one of its keys under each name by which it may be halted: a halt outlasts a rename."""
+        if not self._names:
             task: Any = self._app.tasks.get(self._task_name)
-            self._handler = self._task_name if task is None else find_main_name(self._app, task)
-        return HaltScope(self._topic, self._handler, key)
+            main = self._task_name if task is None else find_main_name(self._app, task)
+            others = getattr(self._app.tasks.get(main), "other_names", ())
+            self._names = (main, *(name for name in others if name != main))
+        return [HaltScope(self._topic, name, key) for name in self._names]
 
     def stop(self, delivery: Delivery, failure: Failure, error: BaseException) -> None:
         """Halt the topic.

@@ -98,5 +98,22 @@ def test_a_bridge_shuts_the_gates_of_halted_handlers_and_keys_and_counts_what_wa
     assert [value("bridge_held_messages", each) for each in ("charge", "notify")] == [0, 0]
 
 
+def test_a_bridge_holds_a_handler_that_was_renamed_while_it_was_halted():
+    broker, metrics = Broker(), BridgeMetrics()
+    log = [PublishedDecision(halt(HaltScope("orders", "charge", key)), n) for n, key in enumerate((None, "4711"))]
+    follower: Any = SimpleNamespace(poll=lambda: [log.pop(0)] if log else [], went_back=False)
+    gates = HaltGates(cast(Any, broker), "bridge")
+    bridge = GroupDecisions(SETTINGS, None, metrics, gates, follower=follower, names={"charge": "bill"})
+    bridge.update()
+    bridge.update()
+    assert "bridge:held:orders:charge" in broker.names
+    assert broker.held_gates == {("orders", "bill"): "bridge:held:orders:charge"}
+    # Retry records may name it as it was called.
+    assert bridge.suspended.halted == {("orders", "bill"), ("orders", "charge")}
+    shown = {"topic": "orders", "handler": "bill"}
+    assert metrics.registry.get_sample_value("bridge_handler_halted", shown) == 1
+    assert metrics.registry.get_sample_value("bridge_keys_halted", shown) == 1
+
+
 def halt(scope: HaltScope) -> GroupDecision:
     return append_decision(scope.decision_key, None, make_decision_entry({"since": 1.0}, "ann", 2.0, "why"))

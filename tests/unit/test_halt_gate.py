@@ -324,3 +324,29 @@ def test_a_gate_that_is_shut_while_somebody_resumes_the_handler_is_opened_again(
     with pytest.raises(TopicHalted):
         halting_of.check()
     assert gates.shut_ones == set()
+
+
+@pytest.fixture
+def renamed(halting_of: HaltGuard) -> HaltGuard:
+    """The guard of a handler that is called bill now, and was called charge."""
+    bill = SimpleNamespace(name="bill", other_names=("charge",), source_topics=("orders",))
+    app: Any = halting_of._app
+    app.tasks = {"bill": bill, "charge": SimpleNamespace(name="charge", other_names=("bill",))}
+    return halting_of
+
+
+@pytest.mark.parametrize("carried_by", ["charge", "bill"])
+def test_the_halt_of_a_handler_goes_on_though_the_handler_was_renamed(
+    mirror: Mirror, renamed: HaltGuard, gates: Gates, carried_by: str
+):
+    renamed._task_name, mirror.stands = carried_by, halt_of(CHARGE)
+    with pytest.raises(TopicHalted, match="'charge' of topic 'orders' is halted by ann") as caught:
+        renamed.check()
+    assert gates.shut_ones == {caught.value.gate} == {"bridge:held:orders:charge"}
+
+
+def test_the_halt_of_a_key_goes_on_though_the_handler_was_renamed(mirror: Mirror, renamed: HaltGuard):
+    mirror.stands = halt_of(KEY_OF_CHARGE)
+    renamed.check()
+    assert renamed.find_key_gate(delivery(b"47:11")) == "bridge:held:orders:charge:47%3A11"
+    assert renamed.find_key_gate(delivery(b"4711")) == ""

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from bridge.formats.gate_names import gated_dependency, gated_scope, gated_topic, gates_for, held_gate
 from bridge.formats.group_decision import append_decision, halt_key, halted_topic, make_decision_entry, policy_handler
 from bridge.formats.halt_scope import HaltScope, find_small_halts, halted_scope
-from bridge.operator_actions.handler_halt import make_scopes
+from bridge.handler_routes import Handler, Routes
+from bridge.operator_actions.handler_halt import add_former_names, make_scopes
+from bridge.operator_actions.topic_halt import do_others_run, list_still_halted
 
 names = st.text(min_size=1).map(lambda text: text.encode("utf-8", "replace").decode())
 keys = st.binary().map(lambda key: key.decode("utf-8", "surrogateescape"))
@@ -80,3 +82,44 @@ def test_only_what_is_in_force_is_halted():
     halted = append_decision(one.decision_key, None, make_decision_entry({}, "ann", 1.0, "x"))
     ended = append_decision(two.decision_key, None, make_decision_entry(None, "ann", 1.0, "x"))
     assert find_small_halts({each.key: each for each in (halted, ended)}) == {one: halted}
+
+
+ROUTES = Routes(
+    {
+        name: Handler(name, ("orders",), "q", 1, 0.0, aliases=aliases)
+        for name, aliases in (("bill", ("charge",)), ("mail", ()))
+    }
+)
+OLD, NOW, MAIL = (HaltScope("orders", name) for name in ("charge", "bill", "mail"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "halted", "resumed"),
+    [
+        ([NOW], [], [NOW]),
+        ([NOW], [OLD, MAIL], [OLD]),
+        ([OLD], [OLD, MAIL], [OLD]),
+        ([NOW], [OLD, NOW], [NOW, OLD]),
+        ([NOW._replace(key="7")], [OLD, OLD._replace(key="7")], [OLD._replace(key="7")]),
+    ],
+)
+def test_a_renamed_handler_is_resumed_by_both_names(
+    asked: list[HaltScope], halted: list[HaltScope], resumed: list[HaltScope]
+):
+    assert add_former_names(asked, halted, ROUTES.current_names) == resumed
+
+
+def test_what_stays_halted_is_listed_and_says_whether_anything_else_of_the_topic_runs():
+    key = NOW._replace(key="7")
+    halts = {
+        scope: append_decision(scope.decision_key, None, make_decision_entry({}, "ann", 1.0, "why"))
+        for scope in (OLD, key, HaltScope("other", "bill"))
+    }
+    found = list_still_halted(ROUTES, halts, {"orders"}, ())
+    assert [(each["handler"], each["key"], each["halted"], each["changed"]) for each in found] == [
+        ("charge", None, True, False),
+        ("bill", "7", True, False),
+    ]
+    assert [each["others_run"] for each in found] == [True, True]
+    assert not do_others_run(ROUTES, [OLD, MAIL], (), OLD)
+    assert not do_others_run(ROUTES, [key], {"orders"}, key)

@@ -16,6 +16,7 @@ from bridge.formats import group_decision
 from bridge.formats.group_decision import GroupDecision
 from bridge.formats.halt_scope import HaltScope
 from bridge.formats.pause_reasons import PauseReason
+from bridge.inspection.consumption_problems import find_handler_halts
 from bridge.inspection.status_report import list_problems
 from bridge.jobs.deleted_topics import DeletedTopic
 from bridge.jobs.group_facts import (
@@ -572,6 +573,14 @@ def test_of_a_halted_topic_everything_that_waits_is_counted():
     assert "Set aside until then: about 900 deliveries in 40 Celery messages." in sentence
 
 
+def test_a_halt_of_a_handler_that_was_renamed_says_how_it_is_called_now():
+    now = replace(AUDIT, aliases=(CHARGE.name,))
+    halted = HandlerHalt(HaltScope("orders", CHARGE.name), HALT)
+    (problem,) = find_handler_halts(replace(WELL, handlers=[now], handler_halts=[halted]))
+    assert problem.startswith(f"Handler {CHARGE.name!r} of topic 'orders' (now {AUDIT.name!r}) is halted, since ")
+    assert (problem.handler, "goes on." in problem) == (AUDIT.name, False)
+
+
 @pytest.mark.parametrize(
     ("handlers", "key", "others"),
     [
@@ -779,6 +788,7 @@ UNDATED = {
     "find_unnamed_dependencies": "the broker has no time of a message that a gate keeps",
     "find_unfit_topics": "Kafka has no time of a topic's settings",
     "find_unsynced_replicas": "Kafka has no time of a replica's state",
+    "find_unreadable_partitions": "Kafka has no time of a partition's leader",
     "find_drained_tiers": "no code says when a handler stopped to use a topic",
     "describe_foreign_member": "Kafka has no time of a member's subscription",
     "find_stale_policies": "no code says when a handler stopped to take an option",
