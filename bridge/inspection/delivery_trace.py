@@ -5,7 +5,7 @@ that hold them, and the location of each as `bridge find` says it: a queue, a re
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from bridge.dispatch.carrier_message import CarrierMessage, DeliveryKey
 from bridge.formats.dead_letter_record import DeadLetterSummary
@@ -29,6 +29,9 @@ from bridge.settings import Settings
 RecordsByPlace = Mapping[tuple[int, int], Record | None]
 #: The deliveries that are traced: accounts with offsets.
 AskedDeliveries = Sequence[tuple[Account, int]]
+
+#: The fates of a delivery that is yet to run.
+UNENDED: Final = (Fate.OPEN, Fate.HANDED, Fate.PARKED)
 
 
 @dataclass(frozen=True, slots=True)

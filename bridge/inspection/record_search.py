@@ -26,7 +26,9 @@ from bridge.formats.group_decision import (
 from bridge.formats.halt_scope import HaltScope, find_small_halts
 from bridge.formats.text_forms import format_time, make_printable
 from bridge.handler_routes import Routes
+from bridge.inspection.dead_holds import read_letters_and_holds
 from bridge.inspection.delivery_trace import (
+    UNENDED,
     DeliveryLocator,
     DeliveryTrace,
     RecordsByPlace,
@@ -35,21 +37,17 @@ from bridge.inspection.delivery_trace import (
 )
 from bridge.inspection.terminal_output import EMPTY_KEY
 from bridge.kafka.clients import Record
-from bridge.kafka.dead_letter_reader import MOST_RECENT, read_dead_letters
 from bridge.kafka.partition_offsets import Extent, ExtentReader, group_unreadable
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_names import TopicNames
-from bridge.ledger import Account, Fate
-from bridge.ledger.group_access import open_ledger
+from bridge.ledger import Fate
 from bridge.operator_actions.topic_halt import find_halts, make_halt_view
-from bridge.settings import Settings, TopicSettings
+from bridge.settings import Settings
 
 #: The most characters of an error that are printed; JSON has it whole.
 SHOWN_ERROR: Final = 300
 #: The latest offsets of each partition that are searched for a key.
 LOOKED_THROUGH: Final = 1_000_000
-#: The fates of a delivery that is yet to run.
-UNENDED: Final = (Fate.OPEN, Fate.HANDED, Fate.PARKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +155,7 @@ def _describe_records(
     keys = {place: _read_key(record) for place, record in found.items()}
     halted = find_halted_deliveries(traced, topic, keys, routes.current_names)
     dead_letters = TopicNames.from_settings(settings).dead_letters(topic)
-    letters, holds = _letters(settings, topic, traced, keys, beside)
+    letters, holds = read_letters_and_holds(settings, topic, traced, keys, beside.read)
     unreadable = group_unreadable({place: why for place, why in beside.unreadable.items() if place[0] != dead_letters})
     known = DeliveryLocator(
         topic,
@@ -217,91 +215,6 @@ def is_place_unknown(
     if fate is Fate.DEAD:
         return which not in letters
     return fate is Fate.PARKED and which not in traced.parked and which not in carriers
-
-
-def _letters(
-    settings: Settings,
-    topic: str,
-    traced: DeliveryTrace,
-    keys: Mapping[tuple[int, int], bytes | None],
-    reader: ExtentReader,
-) -> tuple[dict[DeliveryKey, DeadLetterSummary], dict[DeliveryKey, dict[str, str]]]:
-    """Return the last dead letter of each delivery of the logs that the topic has now; and by delivery that waits
-    behind a dead one in its order, that one.
-    """
-    chosen = settings.topic(topic)
-    lanes = find_order_lanes(chosen, traced, keys)
-    if not lanes and Fate.DEAD not in traced.fates.values():
-        return {}, {}
-    letters: dict[DeliveryKey, DeadLetterSummary] = {}
-    before: dict[DeliveryKey, DeadLetterSummary] = {}
-    wanted = {*lanes.values()}
-    for letter in read_dead_letters(settings, topic, MOST_RECENT, reader.read).letters:
-        whose = letter.whose
-        if not whose.is_of(traced.logs.get(whose.partition, "")):
-            continue
-        which = (whose.partition, whose.offset, whose.handler)
-        if which in traced.fates:
-            letters[which] = letter
-        if (whose.partition, whose.handler, letter.key if chosen.order == "key" else None) in wanted:
-            before[which] = letter
-    if not before:
-        return letters, {}
-    with open_ledger(settings, [topic]) as (ledger, _):
-        asked = [
-            (Account(handler, topic, traced.logs[partition], partition), offset, offset)
-            for partition, offset, handler in before
-        ]
-        fates = ledger.fates_many(asked)
-    dead = {which: letter for (which, letter), (fate,) in zip(before.items(), fates, strict=True) if fate == Fate.DEAD}
-    return letters, find_dead_holds(lanes, dead, chosen, topic)
-
-
-#: A partition, a handler and, with `order="key"`, a key: deliveries that run one after another.
-OrderLane = tuple[int, str, bytes | None]
-
-
-def find_order_lanes(
-    chosen: TopicSettings, traced: DeliveryTrace, keys: Mapping[tuple[int, int], bytes | None]
-) -> dict[DeliveryKey, OrderLane]:
-    """Return the lane of each delivery that a dead one before it would hold: none without `after_dead="hold"` (pure).
-
-    Parameters:
-        keys: the keys of the records.
-    """
-    if not chosen.holds_dead:
-        return {}
-    return {
-        which: (which[0], which[2], keys[which[:2]] if chosen.order == "key" else None)
-        for which, fate in traced.fates.items()
-        if fate in UNENDED
-        and which not in traced.before
-        and which not in traced.forgotten
-        and (chosen.order != "key" or keys[which[:2]] is not None)
-    }
-
-
-def find_dead_holds(
-    lanes: Mapping[DeliveryKey, OrderLane],
-    dead: Mapping[DeliveryKey, DeadLetterSummary],
-    chosen: TopicSettings,
-    topic: str,
-) -> dict[DeliveryKey, dict[str, str]]:
-    """Return by delivery that waits behind a dead one the record and the letter of the first such one (pure).
-
-    Parameters:
-        lanes: of the deliveries that may wait.
-        dead: the dead deliveries with their letters.
-    """
-    first: dict[OrderLane, DeliveryKey] = {}
-    for which, letter in dead.items():
-        lane = (which[0], which[2], letter.key if chosen.order == "key" else None)
-        first[lane] = min(which, first.get(lane, which))
-    return {
-        which: {"record": f"{topic}-{held_by[0]}-{held_by[1]}", "letter": dead[held_by].place}
-        for which, lane in lanes.items()
-        if (held_by := first.get(lane)) is not None and held_by[1] < which[1]
-    }
 
 
 def find_halted_deliveries(

@@ -1,6 +1,5 @@
 """The location of a delivery, in words."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +10,9 @@ from bridge.formats.dead_letter_record import DeadLetterSummary
 from bridge.formats.delivery import Attempts
 from bridge.formats.group_decision import append_decision, make_decision_entry, set_policy_options
 from bridge.formats.halt_scope import HaltScope
+from bridge.inspection.dead_holds import find_dead_holds, find_order_lanes
 from bridge.inspection.delivery_trace import DeliveryLocator
-from bridge.inspection.record_search import _delivery, find_dead_holds, find_halted_deliveries, find_order_lanes
+from bridge.inspection.record_search import _delivery, find_halted_deliveries
 from bridge.ledger import Fate
 from bridge.settings import TopicSettings
 
@@ -105,7 +105,7 @@ def test_what_waits_behind_a_dead_delivery_in_its_order_names_the_first(order: A
         (0, offset, "charge"): {"record": f"orders-0-{first}", "letter": f"orders.dlq-0-{first}"}
         for offset, first in held.items()
     }
-    assert find_order_lanes(replace(chosen, after_dead="continue"), traced, keys) == {}
+    assert find_order_lanes(chosen.model_copy(update={"after_dead": "continue"}), traced, keys) == {}
 
 
 def test_of_a_halted_key_only_its_own_deliveries_are_held_and_none_that_has_ended():
