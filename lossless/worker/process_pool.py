@@ -16,6 +16,7 @@ from celery.utils.functional import noop
 from celery.utils.log import get_logger
 
 from lossless.worker.acknowledgement_bundle import TRACES, run_traced
+from lossless.worker.compact_traceback import keep_tracebacks_compact
 from lossless.worker.job_pipes import JobProcess, JobWriter, ReportReader, get_job_writer
 
 logger = get_logger(__name__)
@@ -128,6 +129,7 @@ def prepare_pool(app: Celery, pool: Any) -> None:
 
     Raises `ImproperlyConfigured` for other pools: greenlets have no event loop to wait in.
     """
+    keep_tracebacks_compact()
     if isinstance(pool, prefork.TaskPool):
         pool.Pool = ReportingPool
         return
