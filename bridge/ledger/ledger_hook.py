@@ -8,12 +8,12 @@ from typing import Final
 from bridge.ledger.fate_rules import Fate, find_unknown_fate, unpack_fates
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import PAGE, Account
-from bridge.ledger.ledger_scripts import READ_FATE, WRITE_FATES
+from bridge.ledger.ledger_scripts import READ_FATE, WRITE_FATES_STEP
 from lossless.transport.script_hook import ScriptHook
 
 #: The name of `LEDGER_HOOK` in the transport's options.
 HOOK_NAME: Final = f"{__name__}:LEDGER_HOOK"
-LEDGER_HOOK: Final = ScriptHook(look=READ_FATE.text, step=WRITE_FATES.text)
+LEDGER_HOOK: Final = ScriptHook(look=READ_FATE.text, step=WRITE_FATES_STEP.text)
 
 #: The message property that names the place of the fate of its only delivery.
 FATE_PROPERTY: Final = "look"

@@ -197,6 +197,7 @@ class IdleWorkerNotifier:
         self._thread: BackgroundThread | None = None
         self._apply_at = 0.0
         self._forget_at = 0.0
+        self._renew_at = 0.0
         #: Whether Redis has lost the notifier's lease, and with that perhaps the idle workers.
         self._forgotten = False
         #: Queues with idle workers, as in Redis, and whether any was there at the last ring.
@@ -241,7 +242,7 @@ class IdleWorkerNotifier:
                 self._ring_all(connection)
             sleep(PAUSE)
             connection.can_read(min(patience, COME_WITHIN) if awaited else patience)
-        _run_ring(connection, [self.keys.notifier, self.keys.idle_queues], [self.name, 0, "", 0, 0, 0, "", ""])
+        _run_ring(connection, [self.keys.notifier, self.keys.idle_queues], [self.name, 0, "", 0, 0, 0, "", "", 0])
 
     def _ring_all(self, connection: Any) -> None:
         _call_redis(connection, "PUBLISH", self.keys.bell(EVERYBODY), "")
@@ -266,11 +267,14 @@ class IdleWorkerNotifier:
                 return bool(awaited)
 
     def _terms(self) -> list[Any]:
-        forget = monotonic() >= self._forget_at
+        now = monotonic()
+        forget, renew = now >= self._forget_at, now >= self._renew_at
         if forget:
-            self._forget_at = monotonic() + FORGET_EVERY
+            self._forget_at = now + FORGET_EVERY
+        if renew:
+            self._renew_at = now + LEASE / 2
         terms = [self.name, int(LEASE * 1000), self.keys.bell(""), COME_WITHIN, SEEN_WITHIN, int(forget)]
-        return [*terms, self.keys.gates, self.keys.aside]
+        return [*terms, self.keys.gates, self.keys.aside, int(renew)]
 
     def _note(self, counts: dict[bytes, int], known: Iterable[bytes]) -> bool:
         """Note the queues with idle workers. Returns whether there are new ones."""

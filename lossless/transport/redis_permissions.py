@@ -25,7 +25,7 @@ GATES = ("EXISTS", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HS
 WAITING = ("EXISTS", "ZADD", "ZRANGEBYSCORE", "ZREM", "ZSCORE")
 IDLE = ("EXISTS", "ZADD", "ZCARD", "ZCOUNT", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYSCORE")
 QUEUES = ("EXISTS", "SADD", "SMEMBERS", "SREM")
-NOTIFIER = ("DEL", "EXISTS", "GET", "PTTL", "SET")
+NOTIFIER = ("DEL", "EXISTS", "GET", "SET")
 KEYLESS = ("INFO", "PING", "PUBLISH", "TIME")
 
 #: The words of a script's error about a refusal: before Redis 7, in Redis 7.0, and in Redis 7.2 and Valkey.

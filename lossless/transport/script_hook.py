@@ -36,7 +36,8 @@ class ScriptHook:
     Parameters:
         look: a function of ``raw``, the message as it is in its list. It reads and returns text; an error counts as
             no text.
-        step: a function of ``KEYS`` and ``ARGV``. It writes, and is idempotent. An error keeps the message.
+        step: a function of ``KEYS``, ``ARGV`` and ``run``. It writes, and is idempotent. An error keeps the message.
+            ``run`` is a table for all steps of one run of the script, which has written before the first of them.
     """
 
     look: str
@@ -78,7 +79,7 @@ def make_hooked_scripts(option: object) -> HookedScripts:
 @lru_cache
 def _hook_scripts(hook: ScriptHook | None) -> HookedScripts:
     look, step = (hook.look, hook.step) if hook else ("return ''", "error('no hook')")
-    functions = f"local function look(raw) {look}\nend local function step(KEYS, ARGV) {step}\nend"
+    functions = f"local function look(raw) {look}\nend local function step(KEYS, ARGV, run) {step}\nend"
     return HookedScripts(
         Script(f"{functions} {TAKE_MESSAGES.text}"), Script(f"{functions} {ACKNOWLEDGE.text}"), hook is not None
     )

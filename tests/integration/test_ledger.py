@@ -278,6 +278,40 @@ def test_thousands_of_entries_go_in_one_step(ledger: Ledger, client: redis.Redis
     assert client.lrange("celery", 0, -1)[::-1] == entries
 
 
+def _count_commands(client: redis.Redis) -> dict[str, int]:
+    """Return how often each command ran since the last count, those in scripts too."""
+    ran = {name.removeprefix("cmdstat_"): each["calls"] for name, each in client.info("commandstats").items()}
+    client.config_resetstat()
+    return {name: calls for name, calls in ran.items() if not name.startswith(("config", "info"))}
+
+
+def test_messages_of_one_delivery_that_go_together_cost_three_commands_each(
+    ledger: Ledger, client: redis.Redis
+) -> None:
+    """What is one for all of a step (the time, the page's expiry, the index of hand-offs) is asked and written once."""
+    ledger.write([Push(CHARGE, [200], "celery", [b"entry"])])  # its page has room for the others
+    _count_commands(client)
+    ledger.write([Push(CHARGE, [offset], "celery", [b"entry"]) for offset in range(1, 101)])
+    ran = _count_commands(client)
+    assert {name: ran.pop(name) for name in ("getrange", "lpush", "setrange")} == dict.fromkeys(
+        ("getrange", "lpush", "setrange"), 100
+    )
+    assert sum(ran.values()) <= 8, ran
+    ledger.write([Mark(CHARGE, [offset], Fate.DONE) for offset in range(1, 101)])
+    ran = _count_commands(client)
+    assert sum(ran.values()) <= 2 * 100 + 4, ran
+
+
+def test_what_went_out_before_a_step_was_refused_is_in_the_index_of_hand_offs(
+    ledger: Ledger, client: redis.Redis
+) -> None:
+    client.set("another", "no list")
+    with pytest.raises(LedgerUnavailable, match="WRONGTYPE"):
+        ledger.write([Push(CHARGE, [3], "celery", [b"entry"]), Push(CHARGE, [4], "another", [b"entry"])])
+    assert ledger.fates(CHARGE, 3, 4) == bytes([Fate.HANDED, Fate.OPEN])
+    assert set(client.hgetall(ledger.index_key(CHARGE)).values()) == {b"3-3"}
+
+
 def test_what_was_settled_after_it_was_found_queued_is_not_discarded(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,8 @@ from kombu import Connection, Consumer, Queue
 from kombu.transport.redis import Transport as PlainTransport
 
 from lossless.transport.message_fetch import MessageFetcher
+from lossless.transport.script_hook import UNHOOKED
+from lossless.transport.transport_scripts import RING_IDLE_OWNERS
 from tests.lossless.harness import QUICK, Broker, Worker, wait_until
 
 Start = Callable[..., Worker]
@@ -102,6 +104,51 @@ def cost_of_a_message(broker: Broker, publish: Callable[..., None], idle: int) -
 
 def _has(got: list[str], count: int) -> bool:
     return len(got) >= count
+
+
+LISTS = ["q", *(f"q\x06\x16{step}" for step in (3, 6, 9))]
+
+
+def count_commands(broker: Broker) -> dict[str, int]:
+    """Return how often each command ran since the last count, those in scripts too."""
+    counted: Any = broker.client.info("commandstats")
+    broker.client.config_resetstat()
+    ran = {name.removeprefix("cmdstat_"): each["calls"] for name, each in counted.items()}
+    return {name: calls for name, calls in ran.items() if not name.startswith(("config", "info", "lpush"))}
+
+
+def test_a_ring_costs_few_commands(broker: Broker) -> None:
+    def ring(renew: int = 0) -> Any:
+        terms = ["me", 1000, "_bell.", 0.1, 15, 0, "_gates", "_aside", renew, len(LISTS)]
+        return RING_IDLE_OWNERS.run(broker.client, ["_lookout", "_idle", "_idle.q", *LISTS], terms)
+
+    with broker.client.pubsub() as bell:
+        bell.subscribe("_bell.owner")
+        bell.get_message(timeout=1)
+        broker.client.zadd("_idle.q", {"owner": time.time(), "gone for long": time.time() - 60})
+        ring(renew=1)
+        count_commands(broker)
+        assert ring()[1] == 0
+        assert count_commands(broker) == {"evalsha": 1, "get": 1, "exists": 2, "zcard": 1, "smembers": 1}
+        broker.client.lpush("q", "message")
+        count_commands(broker)
+        assert ring()[1] == 1
+        assert sum((ran := count_commands(broker)).values()) == 13, ran
+        assert bell.get_message(timeout=1)["type"] == "message"
+
+
+def test_a_take_that_finds_nothing_costs_few_commands(broker: Broker) -> None:
+    def take() -> Any:
+        terms = ["", 1, 2, 1, "1", "0", 2, "owner", "-1", "_gates", "_aside", 500, 1, "_taken", 0, 0, 0]
+        return UNHOOKED.take.run(broker.client, ["_taken.owner", "_idle", "_idle.q", *LISTS], terms)
+
+    take()
+    assert broker.client.smembers("_idle") == {"\0".join(["_idle.q", *LISTS]).encode()}
+    count_commands(broker)
+    assert take()[6:] == []
+    assert count_commands(broker) == {"evalsha": 1, "time": 1, "exists": 2, "rpop": 1, "zadd": 1}
+    broker.client.lpush(LISTS[2], "message")
+    assert take()[6:] == [2, b"message", b""]
 
 
 @pytest.mark.slow

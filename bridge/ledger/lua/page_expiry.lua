@@ -6,6 +6,13 @@ local function notes_of(key)
   return group .. 'pages:' .. account, page, account
 end
 
+-- The time by Redis's clock, which stands still while a script runs.
+local time
+local function now()
+  time = time or tonumber(redis.call('TIME')[1])
+  return time
+end
+
 -- A page's expiry and its note are set together, and the expiry is only ever extended: a process with a lower
 -- kafka_ledger_days never lets a page expire that the note still expects. Both are left alone while they are at most
 -- ten seconds (for short times a tenth) old.
@@ -14,11 +21,10 @@ local function keep_page(key, keep, new)
   if not new and redis.call('PTTL', key) >= (keep - math.min(10, keep / 10)) * 1000 then return end
   redis.call('EXPIRE', key, keep)
   local notes, page = notes_of(key)
-  local now = tonumber(redis.call('TIME')[1])
-  redis.call('HSET', notes, page, now + keep)
+  redis.call('HSET', notes, page, now() + keep)
   if not new then return end
   local known = redis.call('HGETALL', notes)
   for i = 1, #known, 2 do
-    if tonumber(known[i + 1]) <= now then redis.call('HDEL', notes, known[i]) end
+    if tonumber(known[i + 1]) <= now() then redis.call('HDEL', notes, known[i]) end
   end
 end

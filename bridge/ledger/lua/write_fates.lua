@@ -5,6 +5,7 @@
 --   ROWS   wanted fate : for each of 16 old fates the new one, as a letter from "@" on (tables cost Lua more)
 --   ENDS   the fates that a full Redis must take
 --   PAGE, GAP   offsets of a page; the fate of a gap
+--   run   a table of what this run of the script has done already (for a hook's step: what the steps before it have)
 --
 -- KEYS: 1 = count of writes, 2 = from which offset on each account is known, 3 = which offset each has reached;
 -- others by number.
@@ -17,6 +18,8 @@
 local byte, char, rep, sub, floor = string.byte, string.char, string.rep, string.sub, math.floor
 local call = redis.call
 local at, keep, changed_any = 2, ARGV[1], false
+-- The pages whose expiry is renewed, and the counts of writes that are raised.
+run.kept = run.kept or {}
 
 local function one(old, mask, row)
   local high, low, whole = floor(old / 16), old % 16, true
@@ -72,7 +75,7 @@ end
 local function refill(key)
   local notes, page, account = notes_of(key)
   local due = tonumber(call('HGET', notes, page) or nil)
-  if due and due > tonumber(call('TIME')[1]) then call('HSET', notes, '!' .. page, due) end
+  if due and due > now() then call('HSET', notes, '!' .. page, due) end
   local joined = tonumber(call('HGET', KEYS[2], 'ledger:' .. account) or nil)
   local reached = tonumber(call('HGET', KEYS[3], 'ledger:' .. account) or nil)
   if not joined or not reached then return false end
@@ -110,19 +113,27 @@ local function due(entries, stretches, row)
   return picked
 end
 
--- When which offsets were handed, in steps of ten seconds, so that what is stuck can be found.
-local function note_time(key, low, high)
-  local bucket = floor(tonumber(call('TIME')[1]) / 10)
-  local known = call('HGET', key, bucket)
-  if known then
-    local first, last = string.match(known, '(%d+)-(%d+)')
-    if tonumber(first) < tonumber(low) then low = first end
-    if tonumber(last) > tonumber(high) then high = last end
-  end
-  local value = low .. '-' .. high
-  if value ~= known then
-    call('HSET', key, bucket, value)
-    call('EXPIRE', key, keep)
+-- When which offsets were handed, in steps of ten seconds, so that what is stuck can be found: from which offset to
+-- which, for each index.
+local spans = {}
+local function widen(span, low, high)
+  if not span then return {low, high} end
+  if tonumber(low) < tonumber(span[1]) then span[1] = low end
+  if tonumber(high) > tonumber(span[2]) then span[2] = high end
+  return span
+end
+
+-- Its expiry is renewed with each step, and with each hand-off only while that is a part of it that counts.
+local function note_times()
+  local bucket = next(spans) and floor(now() / 10)
+  for key, span in pairs(spans) do
+    local known = call('HGET', key, bucket)
+    if known then span = widen(span, string.match(known, '(%d+)-(%d+)')) end
+    local value = span[1] .. '-' .. span[2]
+    if value ~= known then
+      call('HSET', key, bucket, value)
+      if not known or tonumber(keep) < 100 then call('EXPIRE', key, keep) end
+    end
   end
 end
 
@@ -133,7 +144,10 @@ local function item()
   local count = tonumber(ARGV[at + 6])
   -- A full Redis refuses a script's first growing command and none after the script has written. What has ended
   -- may always be marked, for its message is acknowledged then, which frees more; what is pushed must be refused.
-  if mode == 'mark' and ENDS[tonumber(ARGV[at])] then call('PERSIST', KEYS[1]) end
+  if not run.wrote and mode == 'mark' and ENDS[tonumber(ARGV[at])] then
+    call('PERSIST', KEYS[1])
+    run.wrote = true
+  end
   at = at + 7
   local stretches, olds, whole = {}, {}, true
   for i = 1, count do
@@ -165,16 +179,23 @@ local function item()
     if s.new ~= s.old then
       if s.short then lengthen(s.key, s.first + #s.mask) end
       call('SETRANGE', s.key, s.first, s.new)
-      keep_page(s.key, keep, s.missing)
-      changed = true
+      if not run.kept[s.key] then keep_page(s.key, keep, s.missing) end
+      run.kept[s.key], changed = true, true
     end
   end
-  if changed and index then note_time(index, low, high) end
+  if changed and index then spans[index] = widen(spans[index], low, high) end
   changed_any = changed_any or changed
   return olds
 end
 
 local answers = {}
-while at <= #ARGV do answers[#answers + 1] = item() end
-if changed_any then call('INCR', KEYS[1]) end
+local done, why = pcall(function()
+  while at <= #ARGV do answers[#answers + 1] = item() end
+end)
+note_times()
+if changed_any and not run.kept[KEYS[1]] then
+  call('INCR', KEYS[1])
+  run.kept[KEYS[1]] = true
+end
+if not done then error(why, 0) end
 return answers

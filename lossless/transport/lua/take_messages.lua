@@ -15,10 +15,10 @@
 --
 -- A message whose gate is shut is set aside instead; messages set aside are taken first when their gate is open.
 --
--- Returns 1 (0: the epoch is not the owner's, nothing was taken; 2: there is more to set aside), the server's time, the
--- length of each queue with a number (else -1), what acknowledgement.lua returns, how many other owners there are, how many
--- messages may wait here by what is left (-1: any number), then list index, message and the hook's answer for each
--- message taken; those that must be acknowledged have the fields first, first + 1 ...
+-- Returns 1 (0: the epoch is not the owner's, nothing was taken; 2: there is more to set aside), the server's time (0 if
+-- nothing was asked for), the length of each queue with a number (else -1), what acknowledgement.lua returns, how many other
+-- owners there are, how many messages may wait here by what is left (-1: any number), then list index, message and the
+-- hook's answer for each message taken; those that must be acknowledged have the fields first, first + 1 ...
 
 -- @include acknowledgement
 -- @include gated_take
@@ -28,9 +28,10 @@ local LEFT_EACH = 8
 local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
 local free, owner = tonumber(ARGV[7]), ARGV[8]
 local refused = acknowledge(held, 17)
-local now = redis.call('TIME')
-local reply = {1, string.format('%d.%06d', now[1], now[2]), '', refused, -1, -1}
+local reply = {1, '0', '', refused, -1, -1}
 if most == 0 then return reply end
+local now = redis.call('TIME')
+reply[2] = string.format('%d.%06d', now[1], now[2])
 if ARGV[1] ~= '' and redis.call('HGET', held, '@') ~= ARGV[1] then
   reply[1] = 0
   return reply
@@ -54,7 +55,10 @@ for number in string.gmatch(ARGV[9], '[^,]+') do
   reply[3] = reply[3] .. length .. ','
   queue = queue + 1
 end
+local others, waiting = tonumber(ARGV[15]), tonumber(ARGV[16])
+if others < 0 and waiting >= 0 then others = math.max(0, redis.call('HLEN', ARGV[14]) - 1) end
 local function count_idle_others(queue)
+  if others == 0 then return 0 end
   if not idle_others[queue] then
     local key = KEYS[3 + queue]
     local own = redis.call('ZSCORE', key, owner)
@@ -62,8 +66,7 @@ local function count_idle_others(queue)
   end
   return idle_others[queue]
 end
-local others, waiting, lengths, last_list = tonumber(ARGV[15]), tonumber(ARGV[16]), {}, nil
-if others < 0 and waiting >= 0 then others = math.max(0, redis.call('HLEN', ARGV[14]) - 1) end
+local lengths, last_list = {}, nil
 local needed = waiting < 0 and 0 or LEFT_EACH * others
 local function count_left(i)
   lengths[i] = lengths[i] or redis.call('LLEN', KEYS[i])
@@ -74,15 +77,28 @@ local function count_allowed_ahead()
   if needed == 0 then return -1 end
   return last_list and math.max(0, math.floor((count_left(last_list) - 1) / needed)) or 0
 end
--- Of many lists most are empty: one command tells it of all. Where there are few, or a gate is shut, each is looked at.
+-- Of many lists most are empty: one command tells it of all. Where there are few, the first that is empty has all others
+-- looked at; where a gate is shut, each is.
 local many, nonempty = #KEYS - 2 - size > 40 and not shut, {}
+local are_all_empty = nil
+local function look_at_others(i)
+  if are_all_empty ~= nil or many or shut then return end
+  local names = {}
+  for list = 3 + size, #KEYS do
+    if list ~= i then names[#names + 1] = KEYS[list] end
+  end
+  are_all_empty = #names == 0 or redis.call('EXISTS', unpack(names)) == 0
+end
 local function pop(i)
   local queue = (i - 3) % size
-  if quota[queue] == 0 or (many and not nonempty[i]) then return false end
+  if are_all_empty or quota[queue] == 0 or (many and not nonempty[i]) then return false end
   if (taken >= free or quota[queue]) and owner ~= '' and count_idle_others(queue) > 0 then return false end
   if taken >= free and not has_plenty(i) then return false end
   local raw = take_next(KEYS[i])
-  if not raw then return false end
+  if not raw then
+    look_at_others(i)
+    return false
+  end
   if lengths[i] then lengths[i] = lengths[i] - 1 end
   if string.sub(ARGV[6], queue + 1, queue + 1) == '0' then
     redis.call('HSET', held, string.format('%d', field), KEYS[i] .. '\0' .. raw)
@@ -122,11 +138,13 @@ local waited_for = {}
 for i = 3, 2 + size do
   if quota[i - 3] == 0 then redis.call('ZREM', KEYS[i], owner)
   else
-    local names = {KEYS[i]}
-    for list = i + size, #KEYS, size do names[#names + 1] = KEYS[list] end
-    waited_for[#waited_for + 1] = table.concat(names, '\0')
     local last = (quota[i - 3] or taken >= free) and 1e12 or 0
-    redis.pcall('ZADD', KEYS[i], string.format('%.6f', now[1] + now[2] / 1e6 + last), owner)
+    local score = string.format('%.6f', now[1] + now[2] / 1e6 + last)
+    if redis.pcall('ZADD', KEYS[i], score, owner) == 1 then  -- while it is there, so is the queue in the set
+      local names = {KEYS[i]}
+      for list = i + size, #KEYS, size do names[#names + 1] = KEYS[list] end
+      waited_for[#waited_for + 1] = table.concat(names, '\0')
+    end
   end
 end
 for first = 1, #waited_for, 1000 do
