@@ -53,10 +53,11 @@ def _state() -> Any:
 def stopping() -> bool:
     """Return whether this is a worker that was told to stop, warm or cold."""
     state = _state()
+    if state is None:
+        return False
     # the exit code to stop with, which may be 0
-    return state is not None and any(
-        code is not None and code is not False for code in (state.should_stop, state.should_terminate)
-    )
+    warm, cold = state.should_stop, state.should_terminate
+    return (warm is not None and warm is not False) or (cold is not None and cold is not False)
 
 
 def running_tags() -> set[str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import redis
 from kombu.asynchronous import get_event_loop
@@ -155,8 +155,8 @@ class _LeavesReplica:
         except redis.ResponseError as error:
             self._refused = self._refused or is_refused_by_replica(error)
             raise
-        if type(answer) is list and any(map(_is_refusal_answer, answer)):  # what EXEC answers
-            self._refused = True
+        if type(answer) is list and not PLAIN_TYPES.issuperset(map(type, answer)):
+            self._refused = self._refused or any(map(_is_refusal_answer, answer))  # what EXEC answers
         return answer
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
@@ -183,6 +183,10 @@ class _LeavesReplica:
         if hub is not None and self._sock is not None and self.pid == os.getpid():
             with suppress(OSError, ValueError):
                 hub.poller.unregister(self._sock.fileno())
+
+
+#: The types of answers that are no errors.
+PLAIN_TYPES: Final = frozenset((bytes, int, list, type(None)))
 
 
 def _is_refusal_answer(answer: Any) -> bool:

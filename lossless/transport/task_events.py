@@ -33,6 +33,7 @@ KEPT_OFFLINE = 1_000
 
 #: Where events of tasks go, and what tells their publications by it.
 TASKS = "task"
+TASK_PREFIX = f"{TASKS}-"
 TOGETHER = "task.multi"
 
 
@@ -54,7 +55,7 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
         """Send an event; a task event only if somebody may listen."""
         if not self.enabled:
             return None
-        if group_from(type) != TASKS:
+        if not type.startswith(TASK_PREFIX):
             if type == "worker-offline":
                 self.flush()
             sent = super().send(type, *args, **fields)

@@ -36,6 +36,7 @@ from celery.worker import consumer, state
 
 from lossless.background_thread import copy_shared_set
 from lossless.worker import graceful_shutdown, inspect_commands, process_pool
+from lossless.worker.json_body import JSON_TYPE, decode_plain_json
 from lossless.worker.large_headers import restore_large_headers
 from lossless.worker.message_burial import (
     UNKNOWN_SINCE,
@@ -59,7 +60,7 @@ logger = get_logger(__name__)
 
 UNKNOWN_FOR = 3_600
 #: Headers in which the transport counts the workers that died with a message.
-DEATHS = ("restored", "prefetched")
+DEATHS = frozenset(("restored", "prefetched"))
 #: Seconds until a suspected message is checked again, at least and at most.
 AGAIN = (0.2, 0.8)
 # A process's sentinel can be readable before its exit code is; Celery looks again after 5 s (asynpool.py).
@@ -104,9 +105,13 @@ class Consumer(consumer.Consumer):
         def on_task_received(message: Any) -> None:
             try:
                 restore_large_headers(message)
-                if UNKNOWN_SINCE in message.headers and message.headers.get("task") in self.app.tasks:
-                    del message.headers[UNKNOWN_SINCE]  # a retry would carry it on
-                if not any(name in message.headers for name in DEATHS) or not self._hold_back(message):
+                if JSON_TYPE in (message.accept or ()):
+                    # Celery asks for it, of each message.
+                    message._decoded_cache = decode_plain_json(message.body, message.content_type)
+                headers = message.headers
+                if UNKNOWN_SINCE in headers and headers.get("task") in self.app.tasks:
+                    del headers[UNKNOWN_SINCE]  # a retry would carry it on
+                if DEATHS.isdisjoint(headers) or not self._hold_back(message):
                     receive(message)
             except MemoryError:
                 raise

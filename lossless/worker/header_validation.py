@@ -25,16 +25,19 @@ TEXTS = (
     "expires",
 )
 COUNTS = ("retries", "replaced_task_nesting")
+#: The types of texts and of missing ones.
+TEXT_TYPES = frozenset((str, type(None)))
 
 
 def find_header_fault(headers: Mapping[str, object]) -> str | None:
     """Return what is wrong with a message's headers, or None."""
     if not isinstance(headers.get("id"), str) or not headers["id"]:
         return f"its id is {headers.get('id')!r}, not a text"
-    for name in TEXTS:
-        value = headers.get(name)
-        if value is not None and not isinstance(value, str):
-            return f"its header {name} is {value!r}, not a text"
+    if not TEXT_TYPES.issuperset(map(type, map(headers.get, TEXTS))):
+        for name in TEXTS:
+            value = headers.get(name)
+            if value is not None and not isinstance(value, str):
+                return f"its header {name} is {value!r}, not a text"
     for name in COUNTS:
         value = headers.get(name)
         if value is not None and (type(value) is not int or value < 0):

@@ -18,6 +18,7 @@ from celery.utils.log import get_logger
 from lossless.worker.acknowledgement_bundle import TRACES, run_traced
 from lossless.worker.compact_traceback import keep_tracebacks_compact
 from lossless.worker.job_pipes import JobProcess, JobWriter, ReportReader, get_job_writer
+from lossless.worker.json_body import trace_decoded
 
 logger = get_logger(__name__)
 
@@ -40,7 +41,7 @@ class ReportingPool(asynpool.AsynPool):
     def apply_async(self, func: Callable[..., Any], args: Any = (), *more: Any, **options: Any) -> Any:
         """Have a process run `func`."""
         if func in TRACES:
-            func, args = run_traced, (func, *args)
+            func, args = run_traced, (trace_decoded, func, *args)
         job: Any = super().apply_async(func, args, *more, **options)
         if job is not None and not (job._timeout or job._soft_timeout):
             job._on_timeout_set = job._on_timeout_cancel = None

@@ -91,17 +91,21 @@ class Request(request.Request):
             super().__init__(message, headers=headers, **options)
         except (TypeError, ValueError) as error:
             raise InvalidTaskError(f"its body is not that of a task: {error}") from error
-        now = datetime.now(UTC)
-        fault = find_call_fault((self._args, self._kwargs, self._embed)) or find_eta_fault(self.eta, now)
-        if fault:
+        if fault := find_call_fault((self._args, self._kwargs, self._embed)):
             raise InvalidTaskError(fault)
-        if self.eta is not None and self.eta <= now:
+        if self._eta is not None:
+            self._check_eta(datetime.now(UTC))
+
+    def _check_eta(self, now: datetime) -> None:
+        if fault := find_eta_fault(self._eta, now):
+            raise InvalidTaskError(fault)
+        if self._eta <= now:
             # Celery would put it into its timer all the same, past the prefetch limit (celery/worker/strategy.py).
             self._eta = None
 
     @property
     def _embed(self) -> Any:
-        return self._payload[2]  # type: ignore[attr-defined]
+        return self.__payload[2]  # type: ignore[attr-defined]  # Celery's own: a class of the same name
 
     # ---- how a run begins and ends
 

@@ -2,7 +2,6 @@
 ended in this worker a moment ago.
 """
 
-import math
 import time
 from collections import OrderedDict
 from typing import Any, Final, NamedTuple
@@ -55,21 +54,22 @@ class RecentEnds:
         before = self._ends.pop(message_id, None)
         if step is None and before is not None:
             step = before.step
-        self._ends[message_id] = _RecentEnd(time.monotonic(), step)
-        self._forget()
+        now = time.monotonic()
+        self._ends[message_id] = _RecentEnd(now, step)
+        self._forget(now)
 
     def since(self, message_id: str, looked_at: float) -> bool:
         """Return whether a message ended after its fate was read, or its mark may have been missing then."""
         end = self._ends.get(message_id)
         return end is not None and looked_at <= end.marked_at
 
-    def _forget(self) -> None:
+    def _forget(self, now: float) -> None:
         # Two for each new end: the backlog of a busy second shrinks, and no call takes long.
         for _ in range(2):
             message_id, end = next(iter(self._ends.items()))
-            if time.monotonic() - end.at <= REMEMBERED:
+            if now - end.at <= REMEMBERED:
                 return
-            if math.isfinite(end.marked_at) and time.monotonic() - end.marked_at > REMEMBERED:
+            if now - end.marked_at > REMEMBERED:  # not if it is not marked yet
                 del self._ends[message_id]
             else:
                 self._ends.move_to_end(message_id)
@@ -101,12 +101,13 @@ class DeliveryRequest(request.Request):
 
     def __init__(self, message: Any, **options: Any) -> None:
         super().__init__(message, **options)
+        self._identity = find_identity(self.id)
         if JOINS in self.request_dict:
             self._name_all()
         if LOOKED in message.properties and not self._may_believe(message):
             del message.properties[LOOKED]
-        if (identity := find_identity(self.id)) != self.id:
-            numbered_requests[identity] = self
+        if self._identity != self.id:
+            numbered_requests[self._identity] = self
         if HEADER in self.request_dict:
             task: Any = self.task
             hard, soft = self.time_limits
@@ -141,14 +142,14 @@ class DeliveryRequest(request.Request):
             return False  # from another transport it is the sender's claim
         # Another message of the same delivery is here: by the time that this one runs, that may have ended. Or it has.
         # After a Redis that was wiped one may be read again and another sent back.
-        identity = find_identity(self.id)
+        identity = self._identity
         here = self.id in state.requests or identity in state.requests or identity in numbered_requests
         return not here and not recent_ends.since(identity, message.properties[LOOKED][0])
 
     def acknowledge(self) -> None:
         """Acknowledge, and remember that it has ended."""
         super().acknowledge()
-        recent_ends.add(find_identity(self.id), self._step)
+        recent_ends.add(self._identity, self._step)
 
     def send_event(self, type: str, **fields: Any) -> Any:
         """Flower's search reads results and not exceptions: of a batch it must find the records that are dead."""
@@ -158,7 +159,7 @@ class DeliveryRequest(request.Request):
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """Handle a failure; a process that ended because a handler overran its hard limit counts as a time limit."""
-        recent_ends.add(find_identity(self.id))  # it may have marked it
+        recent_ends.add(self._identity)  # it may have marked it
         if not self._overran(unwrap_exception(exc_info.exception)):
             super().on_failure(exc_info, send_failed_event, return_ok)
             return
