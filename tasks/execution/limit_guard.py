@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery import Delivery
-from bridge.ledger.limit_state import LEASE, LimitedDelivery, LimitLedger, LimitTerms, find_lane
+from bridge.ledger.limit_state import LimitedDelivery, LimitLedger, LimitTerms, find_lane
 from lossless.background_thread import start_thread
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
@@ -30,6 +30,8 @@ logger = logs.harmless_logger(__name__)
 AHEAD: Final = 0.1
 #: Most deliveries that claim their starts in one step.
 MOST_CLAIMED: Final = 500
+#: Seconds between two renewals of leases: as long a Redis that lost its data does not know what runs.
+RENEW_EVERY: Final = 3.0
 #: The share of the latest run in the known seconds of a run.
 LATEST: Final = 0.2
 
@@ -66,7 +68,7 @@ class LeaseRenewal:
 
     def _renew_for_ever(self) -> None:
         while True:
-            time.sleep(LEASE / 3)
+            time.sleep(RENEW_EVERY)
             self.renew()
 
     def renew(self) -> None:

@@ -216,6 +216,19 @@ def test_a_lease_is_renewed_while_its_delivery_runs(world: LimitedWorld, monkeyp
     assert world.limits.renewed == ["orders-0-0:unit.leased"]
 
 
+def test_a_redis_that_lost_its_leases_has_them_again_within_three_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Woken(Exception):
+        """Ends the thread's loop."""
+
+    def wake(seconds: float) -> None:
+        assert seconds <= 3
+        raise Woken
+
+    monkeypatch.setattr(limit_guard.time, "sleep", wake)
+    with pytest.raises(Woken):
+        LeaseRenewal.get_renewal()._renew_for_ever()
+
+
 def test_a_lease_that_ends_while_it_is_renewed_stays_ended(
     world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
