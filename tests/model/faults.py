@@ -66,9 +66,28 @@ def _redis_is_wiped(world: World) -> Iterator[tuple[str, World]]:
         name=None,
         workers=tuple(worker._replace(owns=False) for worker in world.workers),
         bridges=bridges,
+        back_at=None,
         wiped=True,
     )
     yield "Redis is wiped", after
+
+
+def _redis_goes_back(world: World) -> Iterator[tuple[str, World]]:
+    """It has what was in its file; bridges notice, and read again what was not committed by then."""
+    if (file := world.file) is None:
+        return
+    begun = Bridge(file.committed, file.retry_committed)
+    after = world._replace(
+        fates=file.fates,
+        own=(*file.own, *(Fate.OPEN,) * (len(world.own) - len(file.own))),
+        queue=file.queue,
+        workers=tuple(worker._replace(owns=False) for worker in world.workers),
+        bridges=tuple(begun._replace(owner=bridge.owner) for bridge in world.bridges),
+        file=None,
+        back_at=file.committed,
+        wiped=True,
+    )
+    yield "Redis goes back", after
 
 
 def _lease_ends(world: World) -> Iterator[tuple[str, World]]:
@@ -83,5 +102,6 @@ _HAPPENS: Final[Mapping[str, Callable[[World], Iterator[tuple[str, World]]]]] = 
     "worker dies": _worker_dies,
     "worker freezes": _worker_freezes,
     "Redis is wiped": _redis_is_wiped,
+    "Redis goes back": _redis_goes_back,
     "lease ends": _lease_ends,
 }

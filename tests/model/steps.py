@@ -11,12 +11,11 @@ from bridge.ledger.duplicate_check import is_to_skip
 from bridge.ledger.fate_rules import UNSETTLED, Fate, follow_fate
 from tests.model.checker import Step
 from tests.model.faults import faults_of
-from tests.model.world import Bounds, Bridge, Message, Parked, Worker, World, published, put
+from tests.model.person import decide
+from tests.model.world import ENDED, Bounds, Bridge, Message, Parked, Worker, World, published, put
 
 #: Makes a step of a name, the world after it, and what becomes of whoever takes it.
 To: TypeAlias = Callable[..., Step[World]]
-#: Fates that end a record for those behind it in its order.
-ENDED = (Fate.DONE, Fate.DEAD, Fate.DISCARDED)
 #: What a failed run does first if it has a name.
 RELEASE = "release its name, "
 
@@ -28,6 +27,7 @@ def steps_of(world: World, bounds: Bounds) -> Iterator[Step[World]]:
     yield from _stuck(world)
     for number, worker in enumerate(world.workers):
         yield from _worker(world, bounds, number, worker)
+    yield from decide(world, bounds)
     yield from faults_of(world)
 
 
@@ -48,12 +48,13 @@ def _bridge(world: World, bounds: Bounds, number: int, bridge: Bridge) -> Iterat
         yield from _read(world, bounds, bridge, to)
     if bridge.retry_at < len(world.retry):
         yield _read_parked(world, bridge, to)
-    safe = _safe(world.fates, world.committed, bridge.at, bounds.completion, bounds.ordered)
+    safe = _safe(world.fates, world.committed, bridge.at, _unsafe(bounds))
     if bounds.mistake == "commits what it has read":
         safe = bridge.at
     if safe > world.committed:
         yield to(f"commits {safe}", world._replace(committed=safe))
-    safe = _safe(world.own, world.retry_committed, bridge.retry_at, bounds.completion, ordered=False)
+    own_unsafe = _unsafe(bounds._replace(ordered=False, holds=False))
+    safe = _safe(world.own, world.retry_committed, bridge.retry_at, own_unsafe)
     if safe > world.retry_committed:
         yield to(f"commits {safe} of the retry topic", world._replace(retry_committed=safe))
 
@@ -62,8 +63,18 @@ def _read(world: World, bounds: Bounds, bridge: Bridge, to: To) -> Iterator[Step
     at = bridge.at
     if world.fates[at] is not Fate.OPEN:
         yield to(f"passes {at}, which is {world.fates[at].name}", world, at=at + 1)
-    elif not bounds.ordered or all(fate in ENDED for fate in world.fates[:at]):
+    elif not bounds.ordered or all(fate in _frees(bounds) for fate in _before(world, at)):
         yield to(f"reads {at}", world, hand=("source", at))
+
+
+def _before(world: World, at: int) -> tuple[Fate, ...]:
+    """The fates before a record, as a bridge knows them: from where it began to read."""
+    return world.fates[world.committed if world.back_at is None else world.back_at : at]
+
+
+def _frees(bounds: Bounds) -> frozenset[Fate]:
+    """The fates that free a key."""
+    return ENDED if bounds.mistake == "frees the key of a dead one" else bounds.ends
 
 
 def _read_parked(world: World, bridge: Bridge, to: To) -> Step[World]:
@@ -71,7 +82,7 @@ def _read_parked(world: World, bridge: Bridge, to: To) -> Step[World]:
     origin = world.fates[world.retry[at].record]
     if world.own[at] is not Fate.OPEN:
         return to(f"passes parked {at}", world, retry_at=at + 1)
-    if is_to_skip(Fate.OPEN, origin, retried=True):
+    if is_to_skip(Fate.OPEN, origin, retried=not world.retry[at].replayed):
         marked = world._replace(own=put(world.own, at, Fate.DONE))
         return to(f"passes parked {at}, whose origin is {origin.name}", marked, retry_at=at + 1)
     return to(f"reads parked {at}", world, hand=("retry", at))
@@ -83,7 +94,7 @@ def _hand_off(world: World, bounds: Bounds, bridge: Bridge, to: To) -> Step[Worl
     topic, at = bridge.hand
     of_source = topic == "source"
     known = world.fates if of_source else world.own
-    message = Message(at) if of_source else Message(world.retry[at].record, via=at, number=world.retry[at].number)
+    message = Message(at) if of_source else _message_of(world.retry[at], at)
     free = known[at] is Fate.OPEN or bounds.mistake == "pushes what is not open"
     marked = put(known, at, follow_fate(known[at], Fate.HANDED))
     over = {"hand": None, "published": False, **({"at": at + 1} if of_source else {"retry_at": at + 1})}
@@ -93,17 +104,31 @@ def _hand_off(world: World, bounds: Bounds, bridge: Bridge, to: To) -> Step[Worl
         return to(f"marks {topic} {at} handed", _marked(world, of_source, marked), **over)
     if not free:
         return to(f"finds {topic} {at} {known[at].name}", world, **over)
+    if of_source and bounds.together and known[at + 1 : at + 2] == (Fate.OPEN,):
+        both = published(published(world, message), Message(at + 1, after=at))
+        handed = _marked(both, of_source, put(marked, at + 1, Fate.HANDED))
+        return to(f"pushes {at} and {at + 1}", handed, **{**over, "at": at + 2})
     return to(f"pushes {topic} {at}", _marked(published(world, message), of_source, marked), **over)
+
+
+def _message_of(parked: Parked, at: int) -> Message:
+    return Message(parked.record, via=at, number=parked.number, replayed=parked.replayed)
 
 
 def _marked(world: World, of_source: bool, marked: tuple[Fate, ...]) -> World:
     return world._replace(fates=marked) if of_source else world._replace(own=marked)
 
 
-def _safe(fates: tuple[Fate, ...], committed: int, end: int, completion: bool, ordered: bool) -> int:
-    unsafe = set(UNSETTLED) if completion else {Fate.OPEN}
-    if ordered:
-        unsafe.add(Fate.PARKED)
+def _unsafe(bounds: Bounds) -> frozenset[Fate]:
+    """The fates that hold the commit back."""
+    unsafe = UNSETTLED if bounds.completion else frozenset({Fate.OPEN})
+    held = {Fate.PARKED} if bounds.ordered else set()
+    if bounds.holds and bounds.mistake != "commits a dead one that holds":
+        held.add(Fate.DEAD)
+    return unsafe | held
+
+
+def _safe(fates: tuple[Fate, ...], committed: int, end: int, unsafe: frozenset[Fate]) -> int:
     return next((at for at in range(committed, end) if fates[at] in unsafe), max(end, committed))
 
 
@@ -142,8 +167,10 @@ def _worker(world: World, bounds: Bounds, number: int, worker: Worker) -> Iterat
         return
     if worker.does == "look":
         own = world.own[message.via] if message.via >= 0 else world.fates[message.record]
-        skipped = is_to_skip(own, world.fates[message.record], retried=message.via >= 0)
+        skipped = is_to_skip(own, world.fates[message.record], retried=message.via >= 0 and not message.replayed)
         runs = "claim its name" if bounds.unique else "run"
+        if not skipped and _waits(world, bounds, message):
+            runs = "wait for the one before it"
         yield to("skips it" if skipped else "looks", world, "acknowledge" if skipped else runs)
     elif worker.does == "run":
         yield from _run(world, bounds, message, to)
@@ -153,6 +180,12 @@ def _worker(world: World, bounds: Bounds, number: int, worker: Worker) -> Iterat
         yield _use_name(world, bounds, message, worker.does, to)
     else:
         yield _settle(world, bounds, message, worker.does, to)
+
+
+def _waits(world: World, bounds: Bounds, message: Message) -> bool:
+    """Whether the record that was handed off with it, in front of it, has not ended yet."""
+    ends = ENDED if bounds.mistake == "runs what is behind a dead one of its message" else bounds.ends
+    return message.after >= 0 and world.fates[message.after] not in ends
 
 
 def _use_name(world: World, bounds: Bounds, message: Message, does: str, to: To) -> Step[World]:
@@ -185,7 +218,8 @@ def _claim(world: World, bounds: Bounds, message: Message, to: To) -> Step[World
 def _run(world: World, bounds: Bounds, message: Message, to: To) -> Iterator[Step[World]]:
     at = message.record
     overtakes = bounds.ordered and not all(fate in ENDED for fate in world.fates[:at])
-    ran = world._replace(overtaken=world.overtaken or overtakes)
+    passes = bounds.holds and not all(world.runs[one] or world.discarded[one] for one in range(at))
+    ran = world._replace(overtaken=world.overtaken or overtakes, passed=world.passed or passes)
     yield to("does its work", ran._replace(runs=put(ran.runs, at, min(ran.runs[at] + 1, 3))), "mark done")
     marks_first = bounds.mistake == "marks before it publishes"
     first = RELEASE if bounds.unique else ""
@@ -198,9 +232,6 @@ def _run(world: World, bounds: Bounds, message: Message, to: To) -> Iterator[Ste
 
 def _settle(world: World, bounds: Bounds, message: Message, does: str, to: To) -> Step[World]:
     at = message.record
-    # Who looks: a message that came back, and whoever has a ledger that forgot.
-    looks = message.again or world.wiped
-    then = "acknowledge" if bounds.mistake == "marks before it publishes" else "mark dead"
     match does:
         case "mark done":
             # Its name is done in the same step.
@@ -212,18 +243,34 @@ def _settle(world: World, bounds: Bounds, message: Message, does: str, to: To) -
         case "mark parked":
             return to(does, _end(world, message, Fate.PARKED), "acknowledge")
         case "publish the dead letter":
-            if looks and world.dead[at]:
-                return to("finds the dead letter", world, then)
-            return to(does, world._replace(dead=put(world.dead, at, world.dead[at] + 1)), then)
+            return _bury(world, bounds, message, to)
         case "publish the parked record":
-            clone = Parked(at, message.number + 1)
-            if looks and clone in world.retry:
+            clone = Parked(at, message.number + 1, message.replayed)
+            if _looks(world, message) and clone in world.retry:
                 return to("finds the parked record", world, "mark parked")
             written = world._replace(retry=(*world.retry, clone), own=(*world.own, Fate.OPEN))
             return to(does, written, "mark parked")
         case "send it again":
             return to(does, published(world, message._replace(tries=message.tries + 1, again=False)), "acknowledge")
+        case "wait for the one before it":
+            return to(does, published(world, message._replace(again=False)), "acknowledge")
     raise AssertionError(does)
+
+
+def _bury(world: World, bounds: Bounds, message: Message, to: To) -> Step[World]:
+    place = message.record + len(world.fates) * message.replayed
+    then = "acknowledge" if bounds.mistake == "marks before it publishes" else "mark dead"
+    if _looks(world, message) and world.dead[place]:
+        return to("finds the dead letter", world, then)
+    if message.via < 0 and world.fates[message.record] is Fate.DISCARDED:
+        return to("finds it discarded", world, "acknowledge")
+    written = world._replace(dead=put(world.dead, place, world.dead[place] + 1))
+    return to("publish the dead letter", written, then)
+
+
+def _looks(world: World, message: Message) -> bool:
+    """Who looks for what an earlier run wrote: a message that came back, and whoever has a ledger that forgot."""
+    return message.again or world.wiped
 
 
 def _end(world: World, message: Message, fate: Fate) -> World:

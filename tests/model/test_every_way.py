@@ -10,34 +10,49 @@ import pytest
 
 from bridge.ledger.fate_rules import UNSETTLED, Fate
 from tests.model.checker import Broken, Step, Visited, visit
-from tests.model.steps import ENDED, steps_of
-from tests.model.world import Bounds, World, begin
+from tests.model.steps import steps_of
+from tests.model.world import Bounds, World, begin, letters_of
 
 #: Faults in which work that nobody knows of may be done again: its process was killed, or held to be.
-REPEATS = ("worker dies", "worker freezes", "Redis is wiped", "lease ends")
+FORGETS = ("Redis is wiped", "Redis goes back")
+REPEATS = ("worker dies", "worker freezes", "lease ends", *FORGETS)
 
 
 def wrong_in(world: World, bounds: Bounds) -> str | None:
     """The first promise that does not hold in a world."""
     often = 1 + _repeats(world, bounds)
-    for at, fate in enumerate(world.fates):
-        if fate is Fate.DEAD and not world.dead[at]:
-            return f"{at} is dead, and has no dead letter"
-        if fate is Fate.PARKED and not _lies_parked(world, at):
-            return f"{at} is parked, and nowhere"
-        if world.runs[at] > often:
-            return f"the work of {at} was done {world.runs[at]} times, and may be {often}"
-        if world.dead[at] > often:
-            return f"{at} has {world.dead[at]} dead letters, and may have {often}"
+    if why := next(filter(None, (_wrong_fate(world, at, often) for at in range(len(world.fates)))), None):
+        return why
     if bounds.workers == 1 and (again := _dead_and_running(world)):
         return f"{again} are dead, and run again: one end is promised"
     if world.overtaken and not world.wiped:
         return "a message overtook one of its key"
+    if world.passed:
+        return "a message passed one of its key that was neither done nor discarded"
     if bounds.completion and not world.wiped:
-        unsafe = [at for at in range(world.committed) if world.fates[at] in UNSETTLED]
+        unsafe = [at for at in range(world.committed) if world.fates[at] in UNSETTLED or _holds(world, bounds, at)]
         if unsafe:
             return f"{unsafe} are committed, and not settled"
     return _wrong_name(world, often) if bounds.unique else None
+
+
+def _holds(world: World, bounds: Bounds, at: int) -> bool:
+    """Whether a dead one holds; one that was discarded before its worker's mark does not any more."""
+    return bounds.holds and world.fates[at] is Fate.DEAD and not world.discarded[at]
+
+
+def _wrong_fate(world: World, at: int, often: int) -> str | None:
+    """Of one record."""
+    fate, letters = world.fates[at], letters_of(world, at)
+    if fate is Fate.DEAD and not any(letters):
+        return f"{at} is dead, and has no dead letter"
+    if fate is Fate.PARKED and not _lies_parked(world, at):
+        return f"{at} is parked, and nowhere"
+    if world.runs[at] > often:
+        return f"the work of {at} was done {world.runs[at]} times, and may be {often}"
+    if max(letters) > often:
+        return f"{at} has {max(letters)} dead letters, and may have {often}"
+    return None
 
 
 def _wrong_name(world: World, often: int) -> str | None:
@@ -48,14 +63,20 @@ def _wrong_name(world: World, often: int) -> str | None:
     return f"the work of one name was done {done} times, and may be {often}" if done > often else None
 
 
-def is_over(world: World) -> bool:
-    """Everybody is idle, nothing waits, and each record has been done or is dead."""
+def is_over(world: World, bounds: Bounds) -> bool:
+    """Everybody is idle, nothing waits, and each record has been done or is dead; if those hold, none is dead."""
     idle = all(worker.message is None for worker in world.workers)
     ended = all(
-        fate in ENDED or (at < world.committed and world.wiped and (world.runs[at] or world.dead[at]))
+        fate in bounds.ends or (at < world.committed and world.wiped and _had_ended(world, bounds, at))
         for at, fate in enumerate(world.fates)
     )
     return idle and not world.queue and ended
+
+
+def _had_ended(world: World, bounds: Bounds, at: int) -> bool:
+    """Whether a record had ended, of which Redis has forgotten that."""
+    is_dead = not bounds.holds and any(letters_of(world, at))
+    return bool(world.runs[at] or world.discarded[at] or is_dead)
 
 
 def _repeats(world: World, bounds: Bounds) -> int:
@@ -65,14 +86,14 @@ def _repeats(world: World, bounds: Bounds) -> int:
     # Who publishes first and marks then hands out again what it had not marked.
     kinds = REPEATS if bounds.one_step else (*REPEATS, "bridge dies")
     # A wiped Redis knows neither of a record nor of its parked clone: each is handed out again.
-    clones = happened.get("Redis is wiped", 0) * bounds.parks
+    clones = sum(happened.get(kind, 0) for kind in FORGETS) * (bounds.parks + bounds.replays)
     return sum(happened.get(kind, 0) for kind in kinds) + clones
 
 
 def _dead_and_running(world: World) -> list[int]:
     """With several workers it may have begun before it was dead, too."""
-    running = [worker.message.record for worker in world.workers if worker.message is not None and worker.does == "run"]
-    return [at for at in running if world.fates[at] is Fate.DEAD]
+    messages = [worker.message for worker in world.workers if worker.message is not None and worker.does == "run"]
+    return [each.record for each in messages if world.fates[each.record] is Fate.DEAD and not each.replayed]
 
 
 def _lies_parked(world: World, at: int) -> bool:
@@ -82,7 +103,12 @@ def _lies_parked(world: World, at: int) -> bool:
 
 
 def _visit(bounds: Bounds) -> Visited[World]:
-    return visit(begin(bounds), partial(steps_of, bounds=bounds), partial(wrong_in, bounds=bounds), is_over)
+    return visit(
+        begin(bounds),
+        partial(steps_of, bounds=bounds),
+        partial(wrong_in, bounds=bounds),
+        partial(is_over, bounds=bounds),
+    )
 
 
 def _faults(**kinds: int) -> tuple[tuple[str, int], ...]:
@@ -90,6 +116,7 @@ def _faults(**kinds: int) -> tuple[tuple[str, int], ...]:
 
 
 WIPED = (("Redis is wiped", 1),)
+BACK = (("Redis goes back", 1),)
 SMALL = {
     "nothing goes wrong": Bounds(records=2, workers=2),
     "a worker dies, twice": Bounds(tries=1, faults=_faults(worker_dies=2)),
@@ -110,6 +137,17 @@ SMALL = {
         records=2, bridges=2, ordered=True, completion=True, faults=_faults(bridge_freezes=1)
     ),
 }
+HOLDS = Bounds(records=2, parks=0, ordered=True, completion=True, holds=True, replays=1)
+SMALL |= {
+    "a dead one holds, and a worker dies": HOLDS._replace(together=True, faults=_faults(worker_dies=1)),
+    "a dead one holds, and a bridge dies": HOLDS._replace(faults=_faults(bridge_dies=1)),
+    "a dead one holds, and a worker is held to be dead": HOLDS._replace(
+        replays=0, workers=2, faults=_faults(worker_freezes=1)
+    ),
+    "dead ones hold, and Redis is wiped": HOLDS._replace(replays=0, together=True, faults=WIPED),
+    "dead ones hold, and Redis goes back": HOLDS._replace(replays=0, together=True, faults=BACK),
+    "a replay, and Redis goes back": HOLDS._replace(records=1, faults=BACK),
+}
 #: Their ways are among those of other bounds, or take their time.
 MARKS = dict.fromkeys(
     (
@@ -126,6 +164,13 @@ LARGE = {
     "parked twice": Bounds(parks=2, faults=_faults(worker_dies=2)),
     "one name, and retries are parked": Bounds(records=2, workers=2, unique=True),
     "one name, retries are parked, and the worker dies": Bounds(records=2, unique=True, faults=_faults(worker_dies=1)),
+    "a dead one is replayed, and a worker is held to be dead": HOLDS._replace(
+        workers=2, faults=_faults(worker_freezes=1)
+    ),
+    "a dead one is replayed, and Redis is wiped": HOLDS._replace(faults=WIPED),
+    "a dead one is replayed twice, and parked": HOLDS._replace(
+        parks=1, replays=2, records=1, faults=_faults(worker_dies=1)
+    ),
     "one key, two workers": Bounds(records=2, workers=2, ordered=True, completion=True, faults=_faults(worker_dies=1)),
 }
 
@@ -153,6 +198,19 @@ def test_a_step_in_the_wrong_order_is_found(mistake: str, found: str) -> None:
     faults = _faults(bridge_dies=1, bridge_freezes=1)
     with pytest.raises(Broken, match=found):
         _visit(Bounds(bridges=2, workers=2, parks=0, completion=True, faults=faults, mistake=mistake))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "together", "found"),
+    [
+        ("frees the key of a dead one", False, "passed one of its key"),
+        ("runs what is behind a dead one of its message", True, "passed one of its key"),
+        ("commits a dead one that holds", False, "committed, and not settled"),
+    ],
+)
+def test_what_lets_a_record_pass_a_dead_one_that_holds_is_found(mistake: str, together: bool, found: str) -> None:
+    with pytest.raises(Broken, match=found):
+        _visit(HOLDS._replace(together=together, mistake=mistake))
 
 
 def test_a_name_that_is_done_before_its_work_is_found() -> None:
