@@ -3,6 +3,7 @@ and what each outcome leads to. tasks/execution/delivery_admission.py decides wh
 """
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -270,11 +271,12 @@ class BatchRun:
     def _take_end_beside(self, admitted: AdmittedDelivery, ended: AttemptEnd) -> None:
         # Others began since.
         set_logged_delivery(admitted.delivery)
-        self._take_end(admitted, ended)
+        self._find_end_taker()(admitted, ended)
 
     def _run_in_turn(self, todo: list[Delivery]) -> None:
         prepare, admit = self._admission.prepare, partial(self._admission.admit, guard=self._breaker_guard)
         check_lease, check_halt = self._lease.check, self._halt_guard.check
+        run, take_end = self._attempts.run, self._find_end_taker()
         now = time.monotonic()
         until = now + self._task.batch_seconds
         for number, delivery in enumerate(todo):
@@ -286,7 +288,7 @@ class BatchRun:
             try:
                 self._state.note_start(delivery)
                 if (admitted := prepare(delivery, admit)) is not None:
-                    self._take_end(admitted, self._attempts.run(admitted.delivery))
+                    take_end(admitted, run(admitted.delivery))
             finally:
                 now = self._telemetry.laps.lap(now, self._dead_letters.take_seconds())
             if self._publication.is_due:
@@ -297,19 +299,25 @@ class BatchRun:
         self._actions.publish()
         self._fates.flush()
 
+    def _find_end_taker(self) -> Callable[[AdmittedDelivery, AttemptEnd], None]:
+        return self._take_end if self._limit_guard is NO_LIMIT else self._take_limited_end
+
+    def _take_limited_end(self, admitted: AdmittedDelivery, ended: AttemptEnd) -> None:
+        """Settle a delivery whose handler has ended, and end its lease."""
+        self._limit_guard.note_end(admitted.delivery, succeeded=ended.error is None)
+        self._take_end(admitted, ended)
+        if ended.error is None:
+            self._limit_guard.note_settled(admitted.delivery)
+
     def _take_end(self, admitted: AdmittedDelivery, ended: AttemptEnd) -> None:
         """Settle a delivery whose handler has ended."""
         delivery, guard = admitted
         error = ended.error
-        if self._limit_guard is not NO_LIMIT:
-            self._limit_guard.note_end(delivery, succeeded=error is None)
         self._telemetry.count_run(ended.seconds, succeeded=error is None)
         if error is None:
             self._result = ended.returned
             guard.note_success()
             self._actions.finish(delivery)
-            if self._limit_guard is not NO_LIMIT:
-                self._limit_guard.note_settled(delivery)
             return
         if isinstance(error, SoftTimeLimitExceeded):
             self._telemetry.note_overrun()

@@ -97,6 +97,10 @@ class DeliveryAdmission:
     fail: Callable[[Delivery, BaseException, BreakerGuard], None]
     end_duplicate: Callable[[Delivery, str], None]
     begun: float = field(default_factory=time.time)
+    _claims: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._claims = self.unique_guard.is_used or self.limit_guard.is_used
 
     def prepare(
         self, delivery: Delivery, admit: Callable[[Delivery], T | None], ahead: Collection[int] = frozenset()
@@ -136,9 +140,7 @@ class DeliveryAdmission:
         """Return a delivery whose handler must run, if its circuit breaker admits it; else put it off."""
         if guard.is_used:
             delivery = guard.report_overrun(delivery, self.headers)
-        if self.unique_guard.is_used and not self._claim_name(delivery, guard):
-            return None
-        if self.limit_guard.is_used and not self._claim_start(delivery, guard):
+        if self._claims and not self._claim(delivery, guard):
             return None
         if guard.is_used:
             if not guard.admits():
@@ -147,6 +149,11 @@ class DeliveryAdmission:
                 return None
             delivery = guard.forgive(delivery)
         return AdmittedDelivery(begin_anew(delivery), guard)
+
+    def _claim(self, delivery: Delivery, guard: BreakerGuard) -> bool:
+        """Return whether a delivery may run by its unique name and its shared limit; if not, it is dealt with."""
+        is_named = not self.unique_guard.is_used or self._claim_name(delivery, guard)
+        return is_named and (not self.limit_guard.is_used or self._claim_start(delivery, guard))
 
     def _claim_name(self, delivery: Delivery, guard: BreakerGuard) -> bool:
         """Return whether a delivery may run; if not, it waits for another record with its name, or is its duplicate."""
