@@ -8,17 +8,18 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tests.chaos.audits import audits_of
-from tests.chaos.evidence import unsent, verdicts
+from tests.chaos.evidence import book, unsent, verdicts
 from tests.chaos.fault_runner import Run
 from tests.chaos.faults import act
+from tests.chaos.limit_verdict import judge_limit
 from tests.chaos.load import Load
 from tests.chaos.schedule import schedule
-from tests.chaos.topics import TOPICS
+from tests.chaos.topics import LIMIT, TOPICS
 from tests.chaos.verdict import Verdict
 from tests.chaos.world import MEMBERS, World, old_version, world
 from tests.delivery_checks import command, end, json_of
@@ -63,6 +64,21 @@ def still_decided(world: World) -> list[str]:
         *(f"still halted, and was resumed: {how}" for how in status["halted_handlers"]),
         *(f"the policy of {name} is {how}, and was unset" for name, how in status["policies"].items()),
     ]
+
+
+#: Seconds after which the lease of a killed process has ended, on a machine at its limit.
+LEASES_END: Final = 60.0
+#: Of the workers in the lanes, each with two.
+PROCESSES: Final = 2 * sum(name.startswith("worker") for name in MEMBERS)
+
+
+def beyond_limit(world: World, run: Run[World]) -> list[str]:
+    """What started, or ran at once, beyond the limit that handlers share, and the leases that it still has."""
+    wrong = [*judge_limit(book(world.book), run.happened, LIMIT, PROCESSES)]
+    deadline = time.monotonic() + LEASES_END
+    while (left := json_of(world, "status")["limits"]["till"]["running"]) and time.monotonic() < deadline:
+        time.sleep(1)
+    return [*wrong, f"{left} leases are left"] if left else wrong
 
 
 def report(run: Run[World], total: Verdict, load: Load) -> None:
@@ -130,7 +146,7 @@ def carry_out(tmp_path: Path, topic_prefix: str) -> None:
             wrong += wrong_of(name, found, audits[name])
             total.add(found)
         unsent_ones, repeats = unsent(made)
-        wrong += unsent_ones
+        wrong += [*unsent_ones, *beyond_limit(made, run)]
         report(run, total, load)
         print(f"sent by handlers more than once, with the same id: {repeats}", flush=True)
         if made.exits or left or wrong:

@@ -11,7 +11,8 @@ class Topic(NamedTuple):
 
     `ordered` is what it keeps in order, "key", "partition" or nothing; `whole` says that no fault takes its log;
     `sends` that its handler sends; `shares` that several of its records run in a process at once; `unique` that its
-    records have names, by which one that is written again is done without a run.
+    records have names, by which one that is written again is done without a run; `limited` that its handler shares the
+    limit `LIMIT`.
     """
 
     handlers: tuple[str, ...]
@@ -21,6 +22,7 @@ class Topic(NamedTuple):
     sends: bool = False
     shares: bool = False
     unique: bool = False
+    limited: bool = False
 
     @property
     def ordered(self) -> str:
@@ -35,6 +37,8 @@ class Topic(NamedTuple):
         return self.options.get("commit") == "completion"
 
 
+#: The numbers of the limit that handlers share: rather more than the load needs, if nothing goes wrong.
+LIMIT: Final[Mapping[str, Any]] = {"per_second": 6, "burst": 4, "concurrency": 2}
 #: Where the handler `sends` sends.
 OUT: Final = "out"
 TOPICS: Final[Mapping[str, Topic]] = {
@@ -58,6 +62,8 @@ TOPICS: Final[Mapping[str, Topic]] = {
     "bulk_keyed": Topic(("bulk_keyed",), {**COMPLETION, "order": "key"}, shares=True),
     "unique": Topic(("unique",), COMPLETION, unique=True),
     "unique_beside": Topic(("unique_beside",), COMPLETION, shares=True, unique=True),
+    "limited": Topic(("limited",), COMPLETION, shares=True, limited=True),
+    "limited_keyed": Topic(("limited_keyed",), {**COMPLETION, "order": "key"}, limited=True),
     "again": Topic(("again",), COMPLETION, whole=False),
     "cut": Topic(("cut",), COMPLETION, whole=False),
 }

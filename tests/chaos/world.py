@@ -16,7 +16,7 @@ import redis
 
 from tests.chaos.network import Network
 from tests.chaos.schedule import DEAD_AFTER, LANES
-from tests.chaos.topics import OUT, TOPICS, Topic
+from tests.chaos.topics import LIMIT, OUT, TOPICS, Topic
 from tests.delivery_checks import choose
 from tests.processes import ROOT, Process, Served, Stack
 from tests.servers.kafka import KafkaServer
@@ -119,6 +119,7 @@ class World(Stack):
         self.environ |= {
             "HANDLERS": handlers,
             "BOOK": str(self.book),
+            "CHAOS_LIMIT": json.dumps({**LIMIT}),
             # What has a clock of its own needs it before anything asks for the time.
             "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'chaos' / 'clock'}",
             "KAFKA_RECONNECT_BACKOFF_MAX_MS": "1000",

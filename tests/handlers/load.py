@@ -3,6 +3,7 @@ has done. What a record says stands in its headers, so that its value may be any
 """
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -38,9 +39,13 @@ def read_doing(name: str, message: Message) -> Doing:
     return Doing(do, how)
 
 
-def begin(name: str, message: Message, *, knows_names: bool = False) -> Doing:
+#: How a run begins in the book: "named" if the version knows unique names, "limited" if it knows limits.
+BEGUN = "begun"
+
+
+def begin(name: str, message: Message, word: str = BEGUN) -> Doing:
     """Write that a run begins, and return what it is to do."""
-    enter(name, read_uid(message), message, "named" if knows_names else "begun")
+    enter(name, read_uid(message), message, word)
     return read_doing(name, message)
 
 
@@ -49,11 +54,10 @@ def read_uid(message: Message) -> str:
     return (message.header("uid") or b"").decode()
 
 
-def act(name: str, order: Any, message: Message, *, knows_names: bool = False) -> None:
+def act(name: str, order: Any, message: Message, word: str = BEGUN, takes: float = 0.0) -> None:
     """Do what a record says."""
-    doing = begin(name, message, knows_names=knows_names)
-    if doing.do == "sleep":
-        time.sleep(float(doing.how))
+    doing = begin(name, message, word)
+    time.sleep(float(doing.how) if doing.do == "sleep" else takes)
     finish(name, message, doing)
 
 
@@ -93,21 +97,21 @@ def _kills(name: str, uid: str) -> int:
     return mark.stat().st_size - 1
 
 
-def declare(name: str, topic: str = "", *, knows_names: bool = False, **options: Any) -> None:
+def declare(name: str, topic: str = "", *, word: str = BEGUN, takes: float = 0.0, **options: Any) -> None:
     """A handler of the topic of its own name, or of another."""
 
     def run(order: Any, message: Message) -> None:
-        act(name, order, message, knows_names=knows_names)
+        act(name, order, message, word, takes)
 
     handler(f"{_PREFIX}.{topic or name}", name=name, **{**RETRIES, **options})(run)
 
 
-def declare_beside(name: str, *, knows_names: bool = False, **options: Any) -> None:
+def declare_beside(name: str, *, word: str = BEGUN, takes: float = 0.002, **options: Any) -> None:
     """An async handler of the topic of its own name, of which several run at once."""
 
     async def run(order: Any, message: Message) -> None:
-        doing = begin(name, message, knows_names=knows_names)
-        await asyncio.sleep(float(doing.how) if doing.do == "sleep" else 0.002)
+        doing = begin(name, message, word)
+        await asyncio.sleep(float(doing.how) if doing.do == "sleep" else takes)
         finish(name, message, doing)
 
     handler(f"{_PREFIX}.{name}", name=name, concurrency=8, **{**RETRIES, **options})(run)
@@ -171,8 +175,16 @@ if hasattr(tasks, "Messages"):
     declare_beside("beside_keyed")
     declare_bulk("bulk", blames=True)
     declare_bulk("bulk_keyed", blames=False)
-    declare("unique", knows_names=True, unique_by="header:uid")
-    declare_beside("unique_beside", knows_names=True, unique_by="header:uid")
+    declare("unique", word="named", unique_by="header:uid")
+    declare_beside("unique_beside", word="named", unique_by="header:uid")
 else:
     for each in ("beside", "beside_keyed", "bulk", "bulk_keyed", "unique", "unique_beside"):
         declare(each)
+# The old version runs these without a limit.
+if hasattr(tasks, "Limit"):
+    till = tasks.Limit("till", by=lambda message: message.key, **json.loads(os.environ["CHAOS_LIMIT"]))
+    declare_beside("limited", word="limited", takes=0.1, limit=till)
+    declare("limited_keyed", word="limited", takes=0.1, limit=till)
+else:
+    declare("limited")
+    declare("limited_keyed")

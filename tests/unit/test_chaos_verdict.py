@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.chaos.limit_verdict import judge_limit
 from tests.chaos.schedule import DEAD_AFTER
 from tests.chaos.topics import Topic
 from tests.chaos.verdict import Entry, Happened, Letter, Record, Verdict, judge
@@ -179,3 +180,50 @@ def test_what_runs_with_one_that_kills_its_process_may_run_again(shares: bool, u
     book = [*done("a"), killer, *again, *done("b", at=16.0, pid=2)]
     found = judge(Topic(("work",), shares=shares), records, book, [], [])
     assert len(found.unexplained) == unexplained
+
+
+LIMITED = {"per_second": 10, "burst": 4, "concurrency": 2}
+
+
+def limited(uid: str, at: float, takes: float = 0.01, pid: int = 1) -> list[Entry]:
+    begun = Entry("work", uid, f"t-0-{uid}", "limited", at, pid)
+    return [begun, begun._replace(outcome="done", at=at + takes)]
+
+
+@pytest.mark.parametrize(
+    ("starts", "faults", "wrong"),
+    [
+        ([10 + 0.1 * number for number in range(60)], [], 0),
+        ([10 + 0.05 * number for number in range(60)], [], 1),
+        ([10 + 0.02 * number for number in range(14)], [], 0),
+        ([10 + 0.02 * number for number in range(28)], [], 1),
+        ([10 + 0.02 * number for number in range(28)], [happened("wiped", 10.27, "redis", ())], 0),
+        ([10 + 0.02 * number for number in range(28)], [happened("killed", 10.27, "redis", ())], 1),
+    ],
+)
+def test_more_starts_than_a_limit_allows_are_wrong_unless_redis_lost_data_meanwhile(
+    starts: list[float], faults: list[Happened], wrong: int
+):
+    book = [entry for number, at in enumerate(starts) for entry in limited(str(number), at)]
+    assert len(list(judge_limit(book, faults, LIMITED, processes=2))) == wrong
+
+
+@pytest.mark.parametrize(
+    ("faults", "wrong"),
+    [
+        ([], 1),
+        ([happened("frozen", 10.5, pids=(1,), lasts=6)], 0),
+        ([happened("frozen", 10.5, pids=(7,), lasts=6)], 1),
+        ([happened("goes back", 5, "redis", ())], 0),
+    ],
+)
+def test_more_runs_at_once_than_a_limit_allows_are_wrong_unless_one_was_frozen_or_redis_lost_data(
+    faults: list[Happened], wrong: int
+):
+    book = [entry for pid, uid in enumerate("abc", 1) for entry in limited(uid, 10 + pid / 10, takes=1, pid=pid)]
+    assert len(list(judge_limit(book, faults, LIMITED, processes=2))) == wrong
+
+
+def test_a_delivery_that_was_given_to_another_process_while_it_ran_counts_once_in_a_limit():
+    book = [entry for pid, uid in enumerate("abb", 1) for entry in limited(uid, 10 + pid / 10, takes=1, pid=pid)]
+    assert list(judge_limit(book, [], LIMITED, processes=2)) == []
