@@ -14,6 +14,7 @@ ALL = (
     "bulk_rows",
     "killed",
     "costs",
+    "limits",
     "order",
     "handoff",
     "handoff_batches",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import work
-from tasks import handler
+from tasks import Limit, handler
 
 #: The storm's: one retry a second later, as the peers have it.
 STORM: dict[str, Any] = {
@@ -28,6 +28,11 @@ ALL: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
     "slow": (work.nap, {}),
     "wait": (work.wait, {"concurrency": "auto"}),
     "wait100": (work.wait, {"concurrency": 100}),
+    "rated": (work.start, {"limit": Limit("rated", per_second=work.RATE)}),
+    # Limits that hold nothing back: what they cost.
+    "limited": (work.mark, {"limit": Limit("limited", per_second=100_000)}),
+    "limited_key": (work.mark, {"limit": Limit("limited_key", per_second=100_000, by=lambda message: message.key)}),
+    "limited_runs": (work.mark, {"limit": Limit("limited_runs", concurrency=1_000)}),
     "storm": (work.storm, STORM),
     "storm200": (work.storm, {**STORM, "batch": 200}),
     "rows": (work.insert, {}),

@@ -1,9 +1,11 @@
 """Which messages were handled, and when first: in a shared file, so that counting costs next to nothing."""
 
 import mmap
+import os
 import struct
+import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _TIME: Final = struct.Struct("d")
 
@@ -54,3 +56,28 @@ class Marks:
         """When one was handled first (Unix), 0 if it was not, or nobody wrote it down."""
         (found,) = _TIME.unpack_from(self._map, 2 * self.count + _TIME.size * number)
         return float(found)
+
+
+class Start(NamedTuple):
+    """When a run began (Unix), and in which process."""
+
+    at: float
+    pid: int
+
+
+_START: Final = struct.Struct("dq")
+
+
+def write_start(marks: Path) -> None:
+    """Add a start to the file beside the marks; several processes append to it."""
+    file = os.open(marks.with_suffix(".starts"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, _START.pack(time.time(), os.getpid()))
+    finally:
+        os.close(file)
+
+
+def read_starts(marks: Path) -> list[Start]:
+    """All starts, the first in front."""
+    file = marks.with_suffix(".starts")
+    return sorted(Start(*each) for each in _START.iter_unpack(file.read_bytes())) if file.exists() else []

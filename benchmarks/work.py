@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from benchmarks.marks import Marks
+from benchmarks.marks import Marks, write_start
 
 
 class TransientError(Exception):
@@ -22,6 +22,10 @@ class PermanentError(Exception):
 @cache
 def _marks() -> Marks:
     return Marks(Path(os.environ["MARKS"]))
+
+
+#: How many starts in a second the limit of the topic `rated` allows.
+RATE: Final = 50
 
 
 @cache
@@ -40,6 +44,12 @@ def mark(number: int) -> None:
 def mark_at(number: int) -> None:
     """A no-op whose time is of interest."""
     _marks().mark_at(number, time.time())
+
+
+def start(number: int) -> None:
+    """A no-op of which each start is of interest, and by which process."""
+    write_start(Path(os.environ["MARKS"]))
+    _marks().mark(number)
 
 
 def nap(number: int) -> None:

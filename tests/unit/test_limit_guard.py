@@ -1,6 +1,7 @@
 """A handler with a limit: what gets no start waits without an attempt, and no lease outlives its run."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -224,7 +225,7 @@ def test_a_redis_that_lost_its_leases_has_them_again_within_three_seconds(monkey
         assert seconds <= 3
         raise Woken
 
-    monkeypatch.setattr(limit_guard.time, "sleep", wake)
+    monkeypatch.setattr(limit_guard, "time", SimpleNamespace(sleep=wake))
     with pytest.raises(Woken):
         LeaseRenewal.get_renewal()._renew_for_ever()
 
