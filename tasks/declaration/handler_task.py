@@ -82,9 +82,10 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function; in a worker, run and settle a delivery."""
         # Inside a run the caller is the handler itself: it calls its function, not its delivery once more.
-        if self.request.called_directly or HandlerRun.find_current(self) is not None:
+        request = self.request
+        if request.called_directly or HandlerRun.find_current(self) is not None:
             return super().__call__(*args, **kwargs)
-        header = (self.request.headers or {}).get(HEADER)
+        header = (request.headers or {}).get(HEADER)
         with HandlerRun(self):
             result: R_co = (
                 finish_handler(self.run(*args, **kwargs)) if header is None else batch_run.run_batch(self, header)

@@ -27,15 +27,14 @@ from tasks.worker.ledger_telemetry import delivery_counts
 
 #: The word for a delivery's end that travels with it until the ledger has the mark.
 END_WORDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead", Fate.PARKED: "parked"}
-#: Headers of a message that a lost process or worker held (lossless.worker.request, lossless.worker.consumer).
-_AFTER_A_LOSS: Final = ("lost", "restored")
 #: The shortest seconds before a record that Kafka did not acknowledge is tried again; many are read together.
 TRIED_BEFORE: Final = 2.0
 
 
 def follows_loss(headers: Mapping[str, Any]) -> bool:
     """Return whether a process or a whole worker died with the Celery message that has these headers."""
-    return any(headers.get(name) for name in _AFTER_A_LOSS)
+    # lossless.worker.request and lossless.worker.consumer set them.
+    return bool(headers.get("lost") or headers.get("restored"))
 
 
 class Settlement:
@@ -76,16 +75,15 @@ class Settlement:
     @classmethod
     def for_batch(cls, task: Task, batch: Batch, fates: BatchFates) -> "Settlement":  # type: ignore[type-arg]
         """Return the settlement of a task's current message."""
-        headers = task.request.headers or {}
+        request = task.request
+        headers = request.headers or {}
         lost = follows_loss(headers)
         # A delivery from a retry topic has two fates, which the script hook does not read.
         alone = len(batch.deliveries) == 1
         again = lost or bool(headers.get("redelivered"))
         # Under threads and solo a duplicate may have ended before this message runs, unnoticed here.
-        looked = (
-            alone and batch.via is None and not again and can_bundle() and LOOKED in (task.request.properties or {})
-        )
-        bundled = looked and not keeps_success(task) and not is_followed(task)
+        looked = alone and batch.via is None and not again and can_bundle() and LOOKED in (request.properties or {})
+        bundled = looked and not keeps_success(task, request) and not is_followed(task)
         return cls(task.app, batch, fates, is_redelivered=again, at_once=alone or lost, looked=looked, bundled=bundled)
 
     def done(self, delivery: Delivery) -> None:
@@ -258,7 +256,7 @@ class Settlement:
 _QUICK: Final = ("celery.", "tasks.", "lossless.", "bridge.")
 
 
-def keeps_success(task: Any) -> bool:
+def keeps_success(task: Any, request: Any) -> bool:
     """Return whether Celery stores the success of the running task somewhere besides the ledger.
 
     Celery acknowledges a task whose result backend has a success, even if its process died before it reported one
@@ -266,7 +264,7 @@ def keeps_success(task: Any) -> bool:
     """
     if read_execution_settings(task.app).deduplicates:
         return True
-    ignored = get_actual_ignore_result(task, task.request)
+    ignored = get_actual_ignore_result(task, request)
     return not ignored and not isinstance(task.backend, DisabledBackend)
 
 
@@ -284,4 +282,4 @@ def is_followed(task: Any) -> bool:
 
 
 def _has_hooks(kind: type[Any]) -> bool:
-    return any(getattr(kind, hook) is not getattr(Task, hook) for hook in ("on_success", "after_return"))
+    return kind.on_success is not Task.on_success or kind.after_return is not Task.after_return

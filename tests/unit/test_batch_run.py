@@ -273,6 +273,7 @@ def test_a_message_of_a_batch_costs_few_calls(world: World) -> None:
 
     run(1)
     assert (run(50) - run(25)) / 25 < 61
+    assert run(1) < 216, "of one alone in its message"
 
 
 def test_what_a_task_takes_once_is_told_apart_from_what_each_delivery_adds(
