@@ -8,7 +8,7 @@ down.
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NotDecided, PublishFailed
@@ -202,11 +202,13 @@ class KnownDecisions(NamedTuple):
         unread: why Kafka could not be read; empty if it was. Kafka may have other decisions than Redis.
         unknown: why decisions may be missing: Kafka or Redis could not be read, and the other one may not have all;
             empty if none is missing.
+        unpublished: the keys of decisions that Redis alone has until a bridge publishes them.
     """
 
     standing: dict[str, GroupDecision]
     unread: str = ""
     unknown: str = ""
+    unpublished: Collection[str] = ()
 
 
 def read_standing_decisions(settings: Settings, mirror: DecisionMirror | None) -> dict[str, GroupDecision]:
@@ -241,7 +243,9 @@ def read_decisions(settings: Settings, mirror: DecisionMirror | None) -> KnownDe
     unknown = silent[0] if silent else ""
     if unread:
         unknown = "" if mirrored.whole else f"{unread} {INCOMPLETE_MIRROR}"
-    return KnownDecisions(merge_decisions(published, mirrored).in_force(), unread, unknown)
+    standing = merge_decisions(published, mirrored).in_force()
+    unpublished = [key for key, decision in mirrored.unpublished.items() if standing.get(key) == decision]
+    return KnownDecisions(standing, unread, unknown, unpublished)
 
 
 def look_up_decisions(settings: Settings, mirror: DecisionMirror) -> dict[str, GroupDecision]:

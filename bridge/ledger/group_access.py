@@ -29,7 +29,11 @@ class DecisionsInForce:
     def __init__(self, settings: Settings, mirror: DecisionMirror | None) -> None:
         self._settings, self._mirror = settings, mirror
         self.standing: Mapping[str, GroupDecision]
-        self.standing, self.unread, self.unknown = read_decisions(settings, mirror)
+        self.standing, self.unread, self.unknown, self._unpublished = read_decisions(settings, mirror)
+
+    def may_differ(self, key: str) -> bool:
+        """Return whether Kafka may have another decision for a key than the one in force."""
+        return bool(self.unread) or key in self._unpublished
 
     def decide(self, key: str, data: Mapping[str, Any] | None, by: str, why: str) -> DecisionOutcome:
         """Make a decision for a key, based on the one in force.

@@ -84,7 +84,7 @@ def resume_handlers(
             if scope not in halted:
                 _require_handler(routes, scope)
         for scope in asked:
-            if scope not in halted and not group.unread:
+            if scope not in halted and not group.may_differ(scope.decision_key):
                 found.append({**scope.data, "halted": False, "changed": False})
                 continue
             outcome = group.decide(scope.decision_key, None, by, why)

@@ -129,8 +129,9 @@ def unset_policy(
         before = _data(group, handler)
         after = unset_policy_options(before, options) if options else None
         _refuse_rest(app, routes, handler, options, before, after)
-        # If some decisions are unknown, there may be changes to undo.
-        if read_option_values(before) == read_option_values(after) and not group.unread and not group.unknown:
+        # If some decisions are unknown, or Kafka has an earlier one, there may be changes to undo.
+        may_differ = group.unknown or group.may_differ(policy_key(handler))
+        if read_option_values(before) == read_option_values(after) and not may_differ:
             return make_policy_view(app, routes, handler, before) | {
                 "unpublished": None,
                 "unmirrored": None,

@@ -54,7 +54,8 @@ def resume_topics(
 ) -> dict[str, Any]:
     """Resume topics exactly where they stopped; a topic that is not halted stays as it is.
 
-    If Kafka does not respond, a halt may be unknown: then topics without a known halt are resumed, too.
+    Kafka may have a halt that is unknown while it does not respond, or that Redis alone has as withdrawn: then topics
+    without a known halt are resumed, too.
 
     Parameters:
         topics: `None`: all that are halted, or may be.
@@ -69,10 +70,10 @@ def resume_topics(
     with open_decisions(settings) as group, closing(CeleryBroker(app)) as broker:
         halted = find_halts(group.standing)
         refuse_unknown(topics or (), {*routes.topics, *halted})
-        maybe_halted = {*halted, *(routes.topics if group.unread else ())}
+        maybe_halted = {*halted, *(topic for topic in routes.topics if group.may_differ(halt_key(topic)))}
         outcomes = {}
         for topic in sorted(maybe_halted) if topics is None else topics:
-            if topic not in halted and not group.unread:
+            if topic not in halted and not group.may_differ(halt_key(topic)):
                 outcomes[topic] = {"halted": False, "changed": False}
                 continue
             outcome = group.decide(halt_key(topic), None, by, why)

@@ -53,6 +53,21 @@ def test_a_topic_that_kafka_alone_knows_as_halted_is_resumed_while_kafka_cannot_
     assert resumed(redis_url, "orders")["orders"] == {"halted": False, "changed": False}
 
 
+@pytest.mark.parametrize("topics", [("orders",), ()], ids=["named", "all"])
+def test_a_topic_that_redis_alone_has_as_resumed_is_resumed_in_kafka_by_the_next_command(
+    broken: World, redis_url: str, topics: tuple[str, ...]
+):
+    broken.decide(halts=True)
+    broken.kafka.up = False
+    assert "Kafka does not answer" in resumed(redis_url, "orders")["orders"]["unpublished"]
+    broken.kafka.up = True
+    (how,) = resumed(redis_url, *topics).values()
+    assert not how["unpublished"]
+    broken.wipe()
+    broken.settle()
+    agree(broken, halts=False)
+
+
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
 @example(["halt", "redis", "topic made again", "resume", "redis"])
