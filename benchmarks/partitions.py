@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.error import URLError
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from benchmarks.marks import Marks
 from benchmarks.stack import Stack, stack
@@ -53,6 +54,7 @@ def _measure(number: str) -> None:
     with stack() as on:
         for at in range(0, len(topics), at_once):
             on.kafka.create_topics(*topics[at : at + at_once], partitions=int(each))
+        _wait_led(on, topics, int(each))
         marks = on.marks(FIRST + int(SPARSE * SPARSE_SECONDS))
         port, name = free_port(), group()
         begun = time.monotonic()
@@ -81,6 +83,19 @@ def _measure(number: str) -> None:
             f" {resident / 2**20:.0f} MiB\n    " + ", ".join(f"{name} {rate:.1f}" for name, rate in most) + sparse,
             flush=True,
         )
+
+
+def _wait_led(on: Stack, topics: Sequence[str], partitions: int) -> None:
+    """Wait until Kafka answers for every partition: it makes a thousand of them within seconds, not at once."""
+    admin = AdminClient({"bootstrap.servers": on.kafka.bootstrap_servers})
+    places = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
+    end = time.monotonic() + READY_WITHIN
+    while time.monotonic() < end:
+        answers = admin.list_offsets({place: OffsetSpec.latest() for place in places}, request_timeout=10)
+        if not any(future.exception() for future in answers.values()):
+            return
+        time.sleep(0.5)
+    raise TimeoutError(f"Kafka has not made all partitions after {READY_WITHIN:.0f} s")
 
 
 def _measure_sparse(

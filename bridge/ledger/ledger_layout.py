@@ -6,6 +6,7 @@ u4 #n``. lua/page_expiry.lua sets the expiry of a page (`kafka_ledger_days`).
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import compress
 from typing import NamedTuple
 from urllib.parse import quote
@@ -43,7 +44,12 @@ class PageStretch(NamedTuple):
 
 def ledger_key(*parts: str | int) -> str:
     """Return a Redis key of `parts`, with all characters but letters, digits and ``_.-~`` escaped."""
-    return ":".join(quote(str(part), safe="", errors="surrogatepass") for part in ("ledger", *parts))
+    return ":".join(_escape(str(part)) for part in ("ledger", *parts))
+
+
+@lru_cache(maxsize=16_384)
+def _escape(part: str) -> str:
+    return quote(part, safe="", errors="surrogatepass")
 
 
 class LedgerKeys:
