@@ -38,7 +38,7 @@ class Topic(NamedTuple):
 
 
 #: The numbers of the limit that handlers share: rather more than the load needs, if nothing goes wrong.
-LIMIT: Final[Mapping[str, Any]] = {"per_second": 6, "burst": 4, "concurrency": 2}
+LIMIT: Final[Mapping[str, Any]] = {"per_second": 10, "burst": 5, "concurrency": 3}
 #: Where the handler `sends` sends.
 OUT: Final = "out"
 TOPICS: Final[Mapping[str, Topic]] = {

@@ -183,8 +183,8 @@ else:
 # The old version runs these without a limit.
 if hasattr(tasks, "Limit"):
     till = tasks.Limit("till", by=lambda message: message.key, **json.loads(os.environ["CHAOS_LIMIT"]))
-    declare_beside("limited", word="limited", takes=0.1, limit=till)
-    declare("limited_keyed", word="limited", takes=0.1, limit=till)
+    declare_beside("limited", word="limited", takes=0.05, limit=till)
+    declare("limited_keyed", word="limited", takes=0.05, limit=till)
 else:
     declare("limited")
     declare("limited_keyed")
