@@ -17,7 +17,7 @@ def of(stack: Stack, coordinates: str) -> dict[str, Any]:
     assert found["record"].keys() == {"topic", "partition", "offset", "key", "timestamp"}
     (delivery,) = found["deliveries"]
     known = {"handler", "fate", "where", "since", "until", "attempts", "last_error", "task", "policy", "halted"}
-    assert delivery.keys() == known
+    assert delivery.keys() == known | {"held_by"}
     assert delivery["attempts"].keys() == {"failed", "lost", "postponed", "replayed"}
     assert delivery["handler"] == NAME
     assert delivery["task"] == f"{coordinates}:{NAME}"
