@@ -136,7 +136,7 @@ chaos-desk: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m pytest --redis-server -m chaos tests/chaos/test_desk.py --timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 compose-test: $(INSTALLED)
-	$(BIN)/python -m pytest -m compose --timeout=900 -o faulthandler_timeout=890 tests/compose $(ARGS)
+	$(BIN)/python -m pytest -p pytest_celery.plugin -p pytest_docker_tools.plugin -m compose --timeout=900 -o faulthandler_timeout=890 tests/compose $(ARGS)
 
 bench: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m benchmarks $(ARGS)
