@@ -242,7 +242,7 @@ def describe_limit(name: str, limit: Mapping[str, Any]) -> str:
     """Return the words for a limit of `bridge status --json`: its numbers, and how many run and wait."""
     numbers = []
     if limit.get("per_second") is not None:
-        numbers.append(f"{limit['per_second']:g} a second, {limit['burst']:,} at once")
+        numbers.append(f"{limit['per_second']:g} a second, bursts of {limit['burst']:,}")
     if limit.get("concurrency") is not None:
         numbers.append(f"{limit['running']:,} of {limit['concurrency']:,} running")
     if not limit["waiting"]:

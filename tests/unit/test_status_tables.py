@@ -46,7 +46,7 @@ def test_what_is_unaccounted_for_ends_no_sentence_with_nothing():
 
 def test_a_limit_is_shown_with_its_numbers_and_with_what_runs_and_waits():
     limit = {"per_second": 50, "burst": 100, "concurrency": 20, "running": 7, "waiting": 1_200, "wait_seconds": 24.0}
-    said = "limit bank: 50 a second, 100 at once, 7 of 20 running"
+    said = "limit bank: 50 a second, bursts of 100, 7 of 20 running"
     assert report_tables.describe_limit("bank", limit) == f"{said}; about 1,200 deliveries wait up to 24 s"
     calm = {**limit, "waiting": 0, "wait_seconds": 0.0, "per_second": None}
     assert report_tables.describe_limit("bank", calm) == "limit bank: 7 of 20 running; no delivery waits"

@@ -153,7 +153,7 @@ def test_a_handler_shows_the_limit_that_it_shares(page, console, monkeypatch):
     handlers = console.desk.routes.handlers
     limited = replace(handlers[HANDLER], limit=Limit("bank", per_second=50))
     monkeypatch.setitem(handlers, HANDLER, limited)
-    said = "Limit limit bank: 50 a second, 100 at once; about 7 deliveries wait up to 2 s"
+    said = "Limit limit bank: 50 a second, bursts of 100; about 7 deliveries wait up to 2 s"
     assert said in words(page(ONE, limits=limits))
     assert re.search("Limit bank ?: not known", words(page(ONE)))
 
