@@ -181,6 +181,7 @@ def test_no_way_loses_a_delivery_or_ends_it_twice(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LARGE)
 def test_no_longer_way_does_either(name: str) -> None:
     assert _visit(LARGE[name]).ends
