@@ -13,7 +13,7 @@ from lossless.transport.script_hook import ScriptHook
 
 #: The name of `LEDGER_HOOK` in the transport's options.
 HOOK_NAME: Final = f"{__name__}:LEDGER_HOOK"
-LEDGER_HOOK: Final = ScriptHook(look=READ_FATE.text, step=WRITE_FATES_STEP.text)
+LEDGER_HOOK: Final = ScriptHook(look=READ_FATE.text, step=WRITE_FATES_STEP)
 
 #: The message property that names the place of the fate of its only delivery.
 FATE_PROPERTY: Final = "look"

@@ -38,8 +38,8 @@ def _lua_values() -> str:
 
 
 WRITE_FATES: Final = script("bridge.ledger", "write_fates", f"local run = {{}} {_lua_values()}")
-#: The body of a function, as READ_FATE. A script with steps has written before them.
-WRITE_FATES_STEP: Final = script("bridge.ledger", "write_fates", f"run.wrote = true {_lua_values()}")
+#: The text of the same script as the body of a hook's step: a script has written before its steps.
+WRITE_FATES_STEP: Final = script("bridge.ledger", "write_fates", f"run.wrote = true {_lua_values()}").text
 RENEW_PAGES: Final = script("bridge.ledger", "renew_pages")
 NARROW_HANDOFF_INDEX: Final = script("bridge.ledger", "narrow_handoff_index")
 #: The body of a function: see lossless/transport/script_hook.py.
