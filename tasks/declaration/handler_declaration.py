@@ -23,7 +23,7 @@ from tasks.declaration.handler_options import (
     take_concurrency,
     take_policy_options,
 )
-from tasks.declaration.handler_task import HandlerTask
+from tasks.declaration.handler_task import HandlerTask, guard_hooks
 from tasks.declaration.message_task import GIVEN_SECONDS
 from tasks.declaration.unique_name import UniqueName, check_named_field, make_unique_name
 from tasks.declaration.value_codec import guard_decoder, make_decode_steps
@@ -163,6 +163,7 @@ def _register(app: Celery, name: str, function: _Function, base: type | None, at
     make: Any = app.task
     task = make(name=name, base=kind, lazy=False, shared=False, **attributes)(function)
     _refuse_annotations(task)
+    guard_hooks(task)
     return task
 
 

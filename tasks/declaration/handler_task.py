@@ -11,12 +11,17 @@ The life of a failing message:
 """
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, Generic
 
-from celery.exceptions import Retry
+from celery.app.trace import task_has_custom
+from celery.exceptions import Reject, Retry
 
 from bridge.formats.celery_header import HEADER
 from bridge.formats.delivery import Message
+from lossless.worker.run_outcome import ComeBack
+from tasks import logs
 from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.celery_defaults import P, R_co
 from tasks.declaration.message_task import HandlerRun, MessageTask
@@ -36,6 +41,8 @@ from tasks.execution.execution_settings import ExecutionSettings
 from tasks.execution.time_limits import TimeLimits
 from tasks.policy.effective_decisions import find_effective_policy
 from tasks.policy.retry_backoff import MAX_RETRIES
+
+logger = logs.harmless_logger(__name__)
 
 
 class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
@@ -168,3 +175,36 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         if run is not None:
             run.ask_retry(asked)
         return asked
+
+
+def guard_hooks(task: Any) -> None:
+    """Have a raising hook of a task lose and end no delivery.
+
+    Celery calls `before_start` before the run of a delivery begins, and acknowledges a task whose hook raises; what is
+    retried has been sent again before `on_retry`, and its failure would make a dead letter (celery/app/trace.py).
+    """
+    if task_has_custom(task, "before_start"):
+        task.before_start = _come_back_if_raised(task, task.before_start)
+    if task_has_custom(task, "on_retry"):
+        task.on_retry = logs.make_harmless(task.on_retry, lambda error: _log_hook(task, "on_retry", error))
+
+
+def _come_back_if_raised(task: Any, hook: Callable[..., Any]) -> Callable[..., None]:
+    @wraps(hook)
+    def guarded(*args: Any, **kwargs: Any) -> None:
+        try:
+            hook(*args, **kwargs)
+        except Reject:
+            raise
+        except Exception as error:
+            if HEADER not in (task.request.headers or {}):
+                raise
+            _log_hook(task, "before_start", error)
+            raise ComeBack(f"before_start of {task.name} raised {type(error).__name__}: {error}", {}) from error
+
+    return guarded
+
+
+def _log_hook(task: Any, hook: str, error: Exception) -> None:
+    then = "the delivery comes back, and runs later" if hook == "before_start" else "the delivery is retried anyway"
+    logger.error("%s: its %s raised %s: %s; %s.", task.name, hook, type(error).__name__, error, then)

@@ -58,8 +58,8 @@ class LeaseRenewal:
         with self._changing:
             self._running[name, delivery] = limits
             if not self._has_begun:
-                self._has_begun = True
                 start_thread("limit leases", self._renew_for_ever)
+                self._has_begun = True
 
     def drop(self, name: str, delivery: LimitedDelivery) -> None:
         """Renew a lease no more."""

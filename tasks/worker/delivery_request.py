@@ -2,6 +2,7 @@
 ended in this worker a moment ago.
 """
 
+import threading
 import time
 from collections import OrderedDict
 from typing import Any, Final, NamedTuple
@@ -41,6 +42,8 @@ class RecentEnds:
 
     def __init__(self) -> None:
         self._ends: OrderedDict[str, _RecentEnd] = OrderedDict()
+        #: Under the pool `threads` several end at once.
+        self._changing = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -51,12 +54,13 @@ class RecentEnds:
         Parameters:
             step: the step bundled with its acknowledgement (lossless.transport.script_hook.HookStep).
         """
-        before = self._ends.pop(message_id, None)
-        if step is None and before is not None:
-            step = before.step
         now = time.monotonic()
-        self._ends[message_id] = _RecentEnd(now, step)
-        self._forget(now)
+        with self._changing:
+            before = self._ends.pop(message_id, None)
+            if step is None and before is not None:
+                step = before.step
+            self._ends[message_id] = _RecentEnd(now, step)
+            self._forget(now)
 
     def since(self, message_id: str, looked_at: float) -> bool:
         """Return whether a message ended after its fate was read, or its mark may have been missing then."""

@@ -17,6 +17,7 @@ import tasks
 from bridge.formats.celery_header import HEADER
 from bridge.formats.delivery import Message
 from bridge.handler_routes import find_routes
+from lossless.worker.run_outcome import ComeBack
 from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.declaration.handler_task import HandlerTask
@@ -196,6 +197,26 @@ def test_a_base_class_of_the_users_is_under_the_handler(handler):
     assert isinstance(made, Counting)
     assert isinstance(made, HandlerTask)
     assert made.call(MESSAGE) == {"id": 1}
+
+
+def test_a_hook_that_raises_loses_no_delivery_and_ends_no_retry(handler):
+    class Careless(Task):  # type: ignore[type-arg]
+        def before_start(self, task_id, args, kwargs):
+            raise ConnectionError("sentry is away")
+
+        def on_retry(self, exc, task_id, args, kwargs, einfo):
+            raise ConnectionError("sentry is away")
+
+    made = handler("orders", name="some", base=Careless)(_value)
+    with pytest.raises(ConnectionError):
+        made.before_start("a call by hand", (), {})
+    made.push_request(headers={HEADER: {}}, called_directly=False, id="x")
+    try:
+        with pytest.raises(ComeBack, match="before_start of some raised ConnectionError: sentry is away"):
+            made.before_start("x", (), {})
+        made.on_retry(ValueError(), "x", (), {}, None)
+    finally:
+        made.pop_request()
 
 
 def test_what_a_base_class_says_of_retries_goes_to_the_policy_and_celery_wraps_nothing(handler):

@@ -1,6 +1,8 @@
 """What ended in a worker a moment ago, and whether a look is older."""
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -59,3 +61,20 @@ def test_what_ended_seconds_ago_is_forgotten_also_behind_what_redis_never_answer
         ends.add(str(number), HookStep([], [], clock.now))
     assert len(ends) <= REMEMBERED / 0.01 + 2
     assert ends.since("stuck", clock.now)
+
+
+def test_threads_whose_tasks_end_at_once_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery_request, "REMEMBERED", 0.0002)
+    ends, before = RecentEnds(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def end_many(thread: int) -> None:
+        for number in range(5_000):
+            ends.add(f"{thread} {number}")
+
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(end_many, range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(ends) < 8 * 5_000
