@@ -1,27 +1,28 @@
-"""Handlers of a bank that takes so many calls in a second, and so many at once."""
+"""Handlers with time limits, each for one message; celeryconfig is tests/handlers/chosen.py."""
 
-import os
 import time
 from typing import Any
 
-from tasks import Limit, Message, handler
+from tasks import Message, handler
 from tests.handlers.notes import note, topic
 
-RATE: Any = os.environ.get("TEST_RATE")
-AT_ONCE: Any = os.environ.get("TEST_AT_ONCE")
-bank = Limit(
-    "bank",
-    per_second=float(RATE) if RATE else None,
-    burst=20 if RATE else None,
-    concurrency=int(AT_ONCE) if AT_ONCE else None,
-    by=lambda message: message.key,
-)
+
+@handler(topic("limited"), name="limited", batch=50, soft_time_limit=1, time_limit=2, max_retries=0)
+def limited(order: Any, message: Message) -> None:
+    """`order["seconds"]` is how long it takes; with `deaf` nothing but the hard limit ends it."""
+    note("limited", message, order, "begun")
+    try:
+        time.sleep(order["seconds"])
+    except Exception:
+        if not order.get("deaf"):
+            raise
+        time.sleep(60)
+    note("limited", message, order)
 
 
-@handler(topic("orders"), name="charge", limit=bank, max_retries=2, retry_backoff=1, retry_backoff_max=1)
-def charge(order: Any, message: Message) -> None:
-    """Takes as long as it is said."""
-    said = order if isinstance(order, dict) else {}
-    note("charge", message, order, "begun")
-    time.sleep(said.get("takes", 0.005))
-    note("charge", message, order)
+@handler(topic("unlimited"), name="unlimited", batch=50, max_retries=0)
+def unlimited(order: Any, message: Message) -> None:
+    """Its only limits are the worker's."""
+    note("unlimited", message, order, "begun")
+    time.sleep(order["seconds"])
+    note("unlimited", message, order)

@@ -19,7 +19,7 @@ def bank(mortal_stack: Stack) -> Stack:
 
 def limited(stack: Stack, **topic: str) -> Stack:
     choose(stack, {"orders": {"commit": "completion", **topic}}, lost_pauses=[0.2, 0.2])
-    stack.environ["HANDLERS"] = "tests.handlers.limited"
+    stack.environ["HANDLERS"] = "tests.handlers.shared_limit"
     stack.make_topics("orders", partitions=4)
     return stack
 
