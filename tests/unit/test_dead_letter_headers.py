@@ -35,6 +35,9 @@ class Record:
     def offset(self) -> int:
         return 17
 
+    def key(self) -> bytes | None:
+        return None
+
 
 def read(headers: Any) -> DeadLetterSummary | None:
     record: Any = Record(headers)
