@@ -44,10 +44,13 @@ def charge(order):
 """,
     "shop/handlers.py": """\
 from shop.bank import BankError, charge as charge_at_bank
-from tasks import handler
+from tasks import Limit, handler
+
+#: Far above what comes: it limits nothing here.
+BANK = Limit("bank", per_second=10_000)
 
 
-@handler("orders", name="shop.handlers.charge", autoretry_for=(BankError,), max_retries=3)
+@handler("orders", name="shop.handlers.charge", autoretry_for=(BankError,), max_retries=3, limit=BANK)
 def charge(order):
     charge_at_bank(order)
 """,
