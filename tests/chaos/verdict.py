@@ -218,6 +218,8 @@ UNMARKED: Final = 1.0
 SKEWED: Final = 11.0
 #: What took data from Redis, and how many seconds before it that data may have come.
 LOSSES: Final = {"goes back": 6.0, "fails over": 3.0, "wiped": 120.0}
+#: Seconds after such a fault within which what is there twice is done for the first time: taken within one, and run.
+DONE_WITHIN: Final = 2.0
 #: The lanes of faults in which Kafka does not answer.
 KAFKA: Final = ("kafka", "link kafka")
 #: Seconds within which a running bridge knows that a log is another one, on a machine at its limit.
@@ -233,7 +235,9 @@ def cause(repeat: Repeat, faults: Sequence[Happened]) -> str | None:
 def _redis_lost_data(repeat: Repeat, fault: Happened, faults: Sequence[Happened]) -> str | None:
     if fault.lane != "redis" or fault.kind not in LOSSES:
         return None
-    between = fault.begun - LOSSES[fault.kind] < repeat.first < fault.ended + 1 and repeat.second > fault.begun
+    between = (
+        fault.begun - LOSSES[fault.kind] < repeat.first < fault.ended + DONE_WITHIN and repeat.second > fault.begun
+    )
     return f"redis {fault.kind}" if between else None
 
 
