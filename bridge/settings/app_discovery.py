@@ -55,7 +55,7 @@ def import_handlers(app: Celery) -> list[str]:
         try:
             app.loader.import_default_modules()
         except (Exception, SystemExit) as error:
-            faults.append(f"the modules of handlers cannot be imported: {_describe_import_error(error)}.")
+            faults.append(f"the modules of handlers cannot be imported: {describe_import_error(error)}.")
     app.finalize()
     return faults
 
@@ -67,7 +67,7 @@ def import_handler_modules(app: Celery) -> list[str]:
         try:
             app.loader.import_task_module(module)
         except (Exception, SystemExit) as error:  # a user's module may raise anything
-            faults.append(f"the module {module!r} cannot be imported: {_describe_import_error(error)}.")
+            faults.append(f"the module {module!r} cannot be imported: {describe_import_error(error)}.")
             if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
                 faults[-1] += (
                     " HANDLERS names it, or `imports` or `include` of the Celery app: correct the name, or start in "
@@ -76,7 +76,7 @@ def import_handler_modules(app: Celery) -> list[str]:
     return faults
 
 
-def _describe_import_error(error: BaseException) -> str:
+def describe_import_error(error: BaseException) -> str:
     """Return an import error with file and line: the user's own, if the traceback has one."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
@@ -196,7 +196,7 @@ def _not_found(name: str, error: Exception) -> str:
             "-A, and start where it can be imported."
         )
     hint = _shadow_hint(error) or "fix that, and start again."
-    return f"The Celery app {name!r} could not be loaded: {_describe_import_error(error)}: {hint}"
+    return f"The Celery app {name!r} could not be loaded: {describe_import_error(error)}: {hint}"
 
 
 def _modules_here() -> set[str]:
