@@ -1,4 +1,5 @@
-"""Write what the documentation has of the code: the page of the commands, and the tables of the reasons of a pause.
+"""Write what the documentation and `deploy/` have of the code: the page of the commands, the tables of the reasons of a
+pause, the alert rules and the dashboards.
 
 `python -m tests.reference_pages`, or `make reference`.
 """
@@ -14,9 +15,12 @@ import typer.main
 from bridge.cli.exit_codes import EXIT_CODES
 from bridge.cli.root_command import cli
 from bridge.formats.pause_reasons import PauseReason
+from bridge.problems.alert_rule_writer import write_alert_rules
 from bridge.problems.problem_table import PROBLEM_TABLE
+from tests.dashboards import dashboard_files
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
+DEPLOY: Final = DOCS.parent / "deploy"
 
 HEAD: Final = """# Commands
 
@@ -137,5 +141,13 @@ def write_pages() -> None:
         page.write_text(before + table + re.sub(r"\A(\|.*\n)*", "", after))
 
 
+def deployment_files() -> dict[Path, str]:
+    """Return the files of `deploy/` that are written from the table of problems and the metrics, with their text."""
+    return {DEPLOY / "alerts.yml": write_alert_rules(), **dashboard_files()}
+
+
 if __name__ == "__main__":
     write_pages()
+    for file, text in deployment_files().items():
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)

@@ -15,6 +15,7 @@ SERVER_UNAVAILABLE: Final = ProblemRow(
         do="start it, or fix the network",
     ),
     STOPS_ALL,
+    unalerted="bridges without a server are not ready, and `NoBridgeConsumes` fires",
 )
 
 REDIS_MEMORY_OR_DISK: Final = ProblemRow(
@@ -58,6 +59,7 @@ REDIS_MEMORY_OR_DISK: Final = ProblemRow(
         ),
     },
     STOPS_ALL,
+    unalerted="Redis's own metrics have it; when Redis is full, bridges are not ready, and `NoBridgeConsumes` fires",
 )
 
 TOPIC_HALTED: Final = ProblemRow(
@@ -119,6 +121,7 @@ POLICY_NOT_IN_FORCE: Final = ProblemRow(
         what="The changed policy of {handler} is not in force",
         do="set it again, or `bridge policy unset {handler}`",
     ),
+    unalerted="no metric has it; a deployment causes it, and `bridge status` says it after one",
 )
 
 DEPENDENCY_DOWN: Final = ProblemRow(
@@ -162,6 +165,7 @@ DEPENDENCY_UNNAMED: Final = ProblemRow(
         do="restart the bridges",
         of="deliveries",
     ),
+    unalerted="no metric has it; bridges release the messages within seconds",
 )
 
 BRIDGES_DOWN: Final = ProblemRow(
@@ -222,6 +226,7 @@ TOPIC_NOT_CONSUMED: Final = ProblemRow(
         do="restart the bridges with the handlers that are here",
         of="records",
     ),
+    unalerted="no metric has it: a topic that no bridge consumes has no series",
 )
 
 PARTITION_UNASSIGNED: Final = ProblemRow(
@@ -238,6 +243,7 @@ PARTITION_UNASSIGNED: Final = ProblemRow(
         do="restart the bridges if it does not pass",
         of="records",
     ),
+    unalerted="no metric has it: a partition that no bridge has has no series",
 )
 
 GROUP_DIVIDED: Final = ProblemRow(

@@ -23,6 +23,7 @@ KEY_HOT: Final = ProblemRow(
     ),
     None,
     period="after 1 minute",
+    unalerted="no metric has a key; if records pile up, `ConsumptionFallsBehind` fires",
 )
 
 KEYS_HELD: Final = ProblemRow(
@@ -191,6 +192,7 @@ DEAD_LETTER_STORE_UNAVAILABLE: Final = ProblemRow(
         what="The dead letters' database cannot be asked",
         do="as it says",
     ),
+    unalerted="the recorder is not ready, and `NobodyRecordsDeadLetters` fires",
 )
 
 DEAD_LETTERS_MISSED: Final = ProblemRow(
@@ -368,4 +370,17 @@ WEBHOOK_FAILING: Final = ProblemRow(
             of="messages",
         ),
     },
+    alerts=(
+        AlertRule(
+            "AWebhookIsBehind",
+            "max by (webhook) (bridge_deadletters_webhook_oldest_waiting_seconds) > 600",
+            "{{ $labels.webhook }}: a message has waited to be sent for {{ $value }} s; bridge deadletters webhooks",
+            "5m",
+        ),
+        AlertRule(
+            "AWebhookGaveUp",
+            'max by (webhook) (delta(bridge_deadletters_webhook_deliveries{state="given up"}[1h])) > 0',
+            "{{ $labels.webhook }}: messages were given up; bridge deadletters webhooks",
+        ),
+    ),
 )

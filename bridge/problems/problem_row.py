@@ -56,6 +56,7 @@ class ProblemRow(NamedTuple):
             depends on `period` alone.
         alerts: the rules that tell of it.
         period: what else must have lasted or happened before it is said.
+        unalerted: why no rule tells of it; empty: `alerts` do.
     """
 
     kind: str
@@ -66,6 +67,7 @@ class ProblemRow(NamedTuple):
     within: int | None = OTHERS
     alerts: tuple[AlertRule, ...] = ()
     period: str = ""
+    unalerted: str = ""
 
     @property
     def said(self) -> str:

@@ -19,7 +19,7 @@ PROBLEM_ROWS: Final[dict[str, ProblemRow]] = {row.kind: row for row in PROBLEM_T
 
 def runbook_entry(row: ProblemRow) -> str:
     """Return the beginning of the entry that `docs/runbooks/problems.md` has for a problem."""
-    alerts = ", ".join(f"`{alert.name}`" for alert in row.alerts) or "none"
+    alerts = ", ".join(f"`{alert.name}`" for alert in row.alerts) or f"none: {row.unalerted}"
     return (
         f"## {row.identifier}\n\n- **Means:** {row.means}\n- **Do:** {row.advice}\n"
         f"- **Said:** {row.said}. **Alerts:** {alerts}.\n"

@@ -155,6 +155,7 @@ DELIVERY_OLD: Final = ProblemRow(
         "after 15 minutes in flight, or twice the handler's longest delay or time limit if that is longer; "
         "after 1 minute if no worker knows the handler"
     ),
+    unalerted="its age is in `bridge_oldest_delivery_seconds`, and `DeliveriesTakeTooLong` fires",
 )
 
 TOPIC_UNFIT: Final = ProblemRow(
@@ -179,6 +180,7 @@ TOPIC_UNFIT: Final = ProblemRow(
             of="records",
         ),
     },
+    unalerted="no metric has it; `bridge check` says it before a deployment",
 )
 
 REPLICAS_OUT_OF_SYNC: Final = ProblemRow(
@@ -208,6 +210,7 @@ REPLICAS_OUT_OF_SYNC: Final = ProblemRow(
             of="partitions",
         ),
     },
+    unalerted="Kafka's own metrics have it (`UnderReplicatedPartitions`)",
 )
 
 RETRIES_OVERDUE: Final = ProblemRow(
@@ -264,6 +267,7 @@ TIER_UNUSED: Final = ProblemRow(
             of="records",
         ),
     },
+    unalerted="nothing fails: the records run when they are due",
 )
 
 TOPIC_DYING: Final = ProblemRow(

@@ -67,6 +67,7 @@ HANDLERS_DIFFER: Final = ProblemRow(
         do="deploy the same handlers to all workers of the queue",
         of="workers",
     ),
+    unalerted="no metric has it; if no worker knows the handler, `NoWorkerKnowsAHandler` fires",
 )
 
 HANDLERS_HANG: Final = ProblemRow(

@@ -178,6 +178,15 @@ INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
         {'bridge_deadletters_replays_total{outcome="unknown"}': "0x20 2x20"},
         {'bridge_deadletters_replays_total{outcome="dead"}': "0x20 2x20"},
     ),
+    "AWebhookIsBehind": (
+        {'bridge_deadletters_webhook_oldest_waiting_seconds{webhook="pager"}': "900x40"},
+        {'bridge_deadletters_webhook_oldest_waiting_seconds{webhook="pager"}': "30x40"},
+    ),
+    "AWebhookGaveUp": (
+        {'bridge_deadletters_webhook_deliveries{webhook="pager",state="given up"}': "3x20 4x20"},
+        # Those of a week ago leave the count.
+        {'bridge_deadletters_webhook_deliveries{webhook="pager",state="given up"}': "3x20 2x20"},
+    ),
     **{
         alert.name: (
             {f'bridge_problems{{problem="{row.identifier}",instance="{one}"}}': "1x40" for one in "ab"},
@@ -237,6 +246,30 @@ def test_each_alert_fires_in_its_incident_and_where_all_is_well_it_does_not(tmp_
         check=False,
     )
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.servers
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not here (on Debian: apt install prometheus)")
+def test_prometheus_parses_every_query_of_every_dashboard(tmp_path: Path) -> None:
+    queries = [
+        target["expr"]
+        for file in sorted((ROOT / "deploy" / "dashboards").glob("*.json"))
+        for panel in json.loads(file.read_text())["panels"]
+        for target in panel["targets"]
+    ]
+    # As Grafana fills its variables in.
+    filled = [re.sub(r"\$\w+", "orders", query.replace("$__rate_interval", "5m")) for query in queries]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(filled)]
+    (tmp_path / "queries.yml").write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}))
+    found = subprocess.run(
+        ["promtool", "check", "rules", str(tmp_path / "queries.yml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert f"{len(queries)} rules found" in found.stdout
 
 
 class _Page(BaseHTTPRequestHandler):

@@ -32,7 +32,7 @@ DESK = {family.name for family in RecorderMetrics().registry.collect()} | {
 
 
 def test_the_rules_and_the_runbook_are_those_of_the_table():
-    assert write_alert_rules() == RULES, "run `python -m bridge.problems.alert_rule_writer > deploy/alerts.yml`"
+    assert write_alert_rules() == RULES, "run `make reference`"
     page = (ROOT / "docs" / "runbooks" / "problems.md").read_text()
     assert re.findall(r"^## (.+)$", page, re.MULTILINE) == [row.identifier for row in PROBLEM_TABLE]
     begins = [runbook_entry(row) + "- **At risk:** " for row in PROBLEM_TABLE]
@@ -51,6 +51,12 @@ def test_each_kind_of_problem_has_one_row_and_each_row_and_rule_a_name_of_its_ow
 def test_each_row_says_when_its_problem_is_said():
     unsaid = [row.identifier for row in PROBLEM_TABLE if not re.search(r"\d (s|minutes?)\b|third", row.said)]
     assert unsaid == []
+
+
+def test_each_problem_has_an_alert_or_says_why_not():
+    assert [row.identifier for row in PROBLEM_TABLE if bool(row.alerts) == bool(row.unalerted)] == []
+    named = [name for row in PROBLEM_TABLE for name in re.findall(r"`([A-Z]\w+)` fires", row.unalerted)]
+    assert [name for name in named if name not in ALERTS] == []
 
 
 def test_each_metric_of_the_pages_and_the_alerts_is_one_that_is_shown():
