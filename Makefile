@@ -40,7 +40,7 @@ help:
 	@echo 'make house         the size and the names of the product, as a table'
 	@echo 'make screenshots   the pictures of the README (needs Chromium)'
 	@echo 'make openapi       write docs/reference/openapi.json again'
-	@echo 'make reference     write docs/reference/cli.md and the tables of pause reasons again'
+	@echo 'make reference     write docs/reference/cli.md, the tables of pause reasons, alert rules and dashboards again'
 	@echo 'make docs          the documentation as a site, build/docs/site; a broken link fails'
 	@echo 'make lock          make the lock files again'
 	@echo 'make clean         remove everything that make made'

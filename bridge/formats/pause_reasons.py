@@ -1,7 +1,7 @@
 """The reasons to pause a partition, in the words that status, metrics and alerts show (pure).
 
-`make reference` writes the tables of docs/reference/metrics.md and docs/runbooks/problems.md from here, and
-`python -m bridge.problems.alert_rule_writer` the alert rules.
+`make reference` writes the tables of docs/reference/metrics.md and docs/runbooks/problems.md from here, and the alert
+rules.
 """
 
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""The writer of the alert rules for Prometheus: `python -m bridge.problems.alert_rule_writer > deploy/alerts.yml`.
+"""The writer of the alert rules for Prometheus, which `make reference` writes into `deploy/alerts.yml`.
 
 It decides nothing: the rows of the problems in `bridge/problems/*_problem_rows.py` have the rules and their thresholds.
 """
@@ -14,7 +14,7 @@ def write_alert_rules() -> str:
 
 
 def _write_lines() -> Iterator[str]:
-    yield "# Written by `python -m bridge.problems.alert_rule_writer`. The rules and their thresholds are in"
+    yield "# Written by `make reference`. The rules and their thresholds are in"
     yield "# bridge/problems/*_problem_rows.py: change them there, and write this file again."
     yield "groups:"
     yield "  - name: celery-kafka-bridge"
@@ -31,7 +31,3 @@ def _write_lines() -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-if __name__ == "__main__":
-    print(write_alert_rules(), end="")

@@ -4,17 +4,12 @@ import json
 import re
 import shutil
 import subprocess
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final
-from urllib.request import urlopen
 
 import pytest
 
 from bridge.problems.problem_table import PROBLEM_TABLE
-from tests.processes import eventually
-from tests.servers.process import ServerProcess, free_port
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "deploy" / "alerts.yml"
@@ -270,60 +265,3 @@ def test_prometheus_parses_every_query_of_every_dashboard(tmp_path: Path) -> Non
     )
     assert found.returncode == 0, found.stdout + found.stderr
     assert f"{len(queries)} rules found" in found.stdout
-
-
-class _Page(BaseHTTPRequestHandler):
-    """The metrics of a worker of which every run fails, more of them each time; nothing was ever done."""
-
-    asked = 0
-
-    def do_GET(self) -> None:
-        """Answer a scrape."""
-        _Page.asked += 1
-        failed = f'worker_retried_total{{handler="shop.charge",reason="failed"}} {5 * _Page.asked}\n'
-        body = failed.encode() + b'worker_handled_total{handler="shop.charge",outcome="done"} 0\n'
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of a scrape."""
-
-
-@pytest.mark.slow
-@pytest.mark.servers
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not here (on Debian: apt install it)")
-def test_a_prometheus_loads_the_rules_and_tells_of_a_handler_of_which_every_run_fails(tmp_path: Path) -> None:
-    page = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
-    Thread(target=page.serve_forever, daemon=True).start()
-    settings = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(RULES)],
-        "scrape_configs": [{"job_name": "workers", "static_configs": [{"targets": [f"127.0.0.1:{page.server_port}"]}]}],
-    }
-    (tmp_path / "prometheus.yml").write_text(json.dumps(settings))
-    address = f"127.0.0.1:{free_port()}"
-    options = ("--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={address}")
-
-    def alerts() -> list[dict[str, Any]]:
-        with urlopen(f"http://{address}/api/v1/alerts", timeout=5) as answer:
-            found: list[dict[str, Any]] = json.load(answer)["data"]["alerts"]
-        return found
-
-    def answers() -> bool:
-        try:
-            return alerts() is not None
-        except OSError:
-            return False
-
-    server = ServerProcess(["prometheus", *options], tmp_path, answers, 30)
-    server.start()
-    try:
-        fires = {"alertname": "AHandlerFails", "handler": "shop.charge", "problem": "handler_failing"}
-        # It must last for a minute.
-        eventually(lambda: any(e["labels"] == fires and e["state"] == "firing" for e in alerts()), 120)
-    finally:
-        server.stop()
-        page.shutdown()
-        page.server_close()
