@@ -130,9 +130,12 @@ def from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Put the ends of the logs of all running processes into the report of a test that failed."""
+    """Put the ends of the logs of all running processes into the report of a test that failed.
+
+    A process that ended by itself is among them until the module ends, and its log went with the folder of its test.
+    """
     outcome: Any = yield
     report = outcome.get_result()
     if report.failed:
-        for process in Process.alive:
+        for process in (each for each in Process.alive if each.log.exists()):
             report.sections.append((f"the end of {process.log.name}", process.text[-6000:]))
