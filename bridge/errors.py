@@ -181,6 +181,22 @@ class RecordingNotEnded(BridgeError):
     """The end of recording cannot be noted: why, and what to do."""
 
 
+class RegistryUnavailable(BridgeError):
+    """The schema registry did not answer, or refuses to; the value that asked for a schema is not at fault.
+
+    Attributes:
+        down_for: seconds since the first failed request without a success in between.
+    """
+
+    def __init__(self, why: str, down_for: float = 0.0) -> None:
+        super().__init__(why)
+        self.down_for = down_for
+
+
+class ValueUnfit(BridgeError):
+    """A value does not fit the schema that it names, or names one that the registry does not have."""
+
+
 class NoJson(BridgeError):
     """A value is no JSON, or cannot be written again without a loss."""
 

@@ -32,6 +32,7 @@ class Handler:
         limit: the limit that it shares (`tasks.Limit`), if it has one.
         unique_for: seconds for which a message's name is known (`unique_by`); `None`: it names none.
         aliases: the names that it had before.
+        reads_schemas: whether its codec asks a schema registry.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Handler:
     unique_for: float | None = None
     limit: Any = None
     aliases: tuple[str, ...] = ()
+    reads_schemas: bool = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -124,6 +126,7 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 limit=getattr(task, "limit", None),
                 unique_for=None if (unique := getattr(task, "unique", None)) is None else unique.seconds,
                 aliases=tuple(getattr(task, "other_names", ())),
+                reads_schemas=getattr(getattr(task, "codec", None), "reads_schemas", False),
             )
     return Routes(found), faults
 

@@ -21,6 +21,7 @@ from tasks.declaration.bulk_messages import Messages
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.declaration.handler_options import Options
 from tasks.declaration.handler_task import HandlerTask
+from tasks.declaration.message_codec import Registry
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming
 from tasks.policy.breaker_options import Breaker
 from tasks.policy.limit_options import Limit
@@ -34,6 +35,7 @@ __all__ = [  # noqa: RUF022  (grouped, to be read)
     "Attempts",
     "Breaker",
     "Limit",
+    "Registry",
     # What a handler may raise
     "DeadLetter",
     "RetryLater",
@@ -84,7 +86,8 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             concurrency: how many deliveries of an `async def` handler a process runs at once (1; "auto": as many as
                 really do more, at most 100).
             bulk: how many messages one call of the function may take: it gets a list of values, and `Messages`.
-            codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
+            codec: `None` for JSON, `bytes`, `str`, a callable of the value's bytes, or `Registry()` for values that
+                a schema of a schema registry wrote.
             upgrade: a function of a decoded value of an older model, called if it does not validate; it returns the
                 value for today's model.
             give_up_after: seconds from the first failure; no retry starts later.

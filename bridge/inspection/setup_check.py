@@ -11,8 +11,9 @@ from celery import Celery
 
 from bridge import settings
 from bridge.dispatch.celery_broker import find_broker_fault, make_broker_connection
-from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, UnfitRedis
+from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, RegistryUnavailable, UnfitRedis
 from bridge.formats.group_decision import find_changed_policies
+from bridge.formats.schema_registry import SchemaRegistry
 from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.formats.user_database import missing_django_tables
 from bridge.handler_routes import Routes, changed_handlers
@@ -75,6 +76,8 @@ def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str 
     findings = [CheckFinding("fault", fault) for fault in faults]
     findings.extend(_settings(chosen, routes))
     findings.extend(_django(app, routes))
+    if not any(fault.startswith("SCHEMA_REGISTRY_") for fault in faults):
+        findings.extend(_registry(chosen))
     if not any(fault.startswith("KAFKA_") for fault in faults):
         findings.extend(_kafka(app, chosen, routes))
     broker = [] if any(fault.startswith("CELERY_BROKER_URL") for fault in faults) else list(_broker(app, routes))
@@ -130,6 +133,17 @@ def find_short_windows(routes: Routes) -> Iterator[CheckFinding]:
                 f"({handler.longest_delay:g} s): a retry may run after its duplicate was done and forgotten. Raise "
                 "unique_for.",
             )
+
+
+def _registry(chosen: Settings) -> Iterator[CheckFinding]:
+    """Ask the schema registry, if there is one."""
+    if chosen.registry is None:
+        return
+    try:
+        kinds = SchemaRegistry(chosen.registry).check()
+        yield CheckFinding("ok", f"the schema registry at {chosen.registry.url} answers; it has schemas of {kinds}.")
+    except RegistryUnavailable as error:
+        yield CheckFinding("fault", f"{error}.")
 
 
 def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from bridge.formats.schema_registry import RegistryOptions, read_registry_options
 from bridge.settings.address_values import holds_ledger
 from bridge.settings.librdkafka_properties import guess_variable
 
@@ -124,6 +125,11 @@ class EnvironmentSettings(BaseModel):
     KAFKA_HANDLERS_VERSION: str = ""
     WORKER_LOG_FORMAT: Literal["text", "json"] = "text"
     LEDGER_URL: str = Field(default="", repr=False)
+    SCHEMA_REGISTRY_URL: str = ""
+    SCHEMA_REGISTRY_USERNAME: str = ""
+    SCHEMA_REGISTRY_PASSWORD: str = Field(default="", repr=False)
+    SCHEMA_REGISTRY_TOKEN: str = Field(default="", repr=False)
+    SCHEMA_REGISTRY_CA_FILE: str = ""
     DEADLETTERS_DATABASE_URL: str = Field(default="sqlite:///deadletters.db", repr=False)
     DEADLETTERS_CONSOLE_HOSTS: str = ""
     DEADLETTERS_CONSOLE_URL: str = ""
@@ -212,6 +218,11 @@ class Settings:
     def one_redis(self) -> bool:
         """Return whether ledger and broker are the same Redis, so that one step can write both."""
         return holds_ledger(self.broker_url) and self.ledger_url == self.broker_url
+
+    @property
+    def registry(self) -> RegistryOptions | None:
+        """Return the options of the schema registry; `None` without one."""
+        return read_registry_options(self.environment.model_dump())
 
     def topic(self, name: str) -> TopicSettings:
         """Return the settings of one topic."""

@@ -166,6 +166,7 @@ def read_with_handlers(app: Celery, environ: Mapping[str, str], broken: Iterable
     routes, lost = find_routes(app)
     faults = [*broken, *wrong, *lost, *settings_validation.find_unique_faults(chosen, routes)]
     faults += settings_validation.find_limit_faults(chosen, routes)
+    faults += settings_validation.find_registry_faults(chosen, routes)
     if not routes.topics and not faults:
         faults.append(explain_no_handler(app, environ))
     return SettingsAndRoutes(chosen, routes, faults)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from celery import Celery
 from pydantic import ValidationError
 
+from bridge.formats.schema_registry import REGISTRY_VARIABLES
 from bridge.handler_routes import Routes
 from bridge.kafka.clients import FIXED, property_fault
 from bridge.settings.address_values import (
@@ -126,7 +127,32 @@ def find_environment_faults(environment: EnvironmentSettings) -> list[str]:
         *_mask_faults(environment),
         *_address_faults(environment),
         *_key_faults(environment),
+        *_registry_faults(environment),
     ]
+
+
+def _registry_faults(environment: EnvironmentSettings) -> Iterator[str]:
+    """Yield a fault for each setting of the schema registry that reaches none; it does not repeat a secret."""
+    url, named = environment.SCHEMA_REGISTRY_URL, environment.SCHEMA_REGISTRY_USERNAME
+    if not url:
+        for name in REGISTRY_VARIABLES[1:]:
+            if getattr(environment, name):
+                yield f"{name} needs SCHEMA_REGISTRY_URL."
+        return
+    if any("@" in part for part in url.split(",")):
+        yield (
+            "SCHEMA_REGISTRY_URL has a user or a password, which pages would show: set SCHEMA_REGISTRY_USERNAME and "
+            "SCHEMA_REGISTRY_PASSWORD."
+        )
+    elif not all(_URL.fullmatch(part.strip()) for part in url.split(",")):
+        yield (
+            "SCHEMA_REGISTRY_URL must be https://registry.example.com, several with commas between them; Apicurio's "
+            "ends in /apis/ccompat/v7."
+        )
+    if bool(named) != bool(environment.SCHEMA_REGISTRY_PASSWORD):
+        yield "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD go together: set both."
+    if named and environment.SCHEMA_REGISTRY_TOKEN:
+        yield "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_TOKEN are two ways to sign in: leave one out."
 
 
 def _host_faults(environment: EnvironmentSettings) -> Iterator[str]:
@@ -394,4 +420,15 @@ def find_unique_faults(settings: Settings, routes: Routes) -> list[str]:
         "or rediss://): set LEDGER_URL."
         for handler in routes
         if handler.unique_for is not None
+    ]
+
+
+def find_registry_faults(settings: Settings, routes: Routes) -> list[str]:
+    """Return a fault for each handler whose codec asks a schema registry that no setting names."""
+    if settings.registry is not None:
+        return []
+    return [
+        f"{handler.name}: codec=Registry() asks a schema registry: set SCHEMA_REGISTRY_URL."
+        for handler in routes
+        if handler.reads_schemas
     ]

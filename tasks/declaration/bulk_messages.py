@@ -129,14 +129,14 @@ class BulkCall:
         self.given = Messages(())
         self._positions: list[int] = []
 
-    def decode(self, decode: Callable[[bytes | None], Any]) -> list[Any]:
+    def decode(self, decode: Callable[[Message], Any]) -> list[Any]:
         """Decode the values, and return those that the handler is given; the others are set aside."""
         values = []
         for position, message in enumerate(self.messages):
             if position in self.set_aside:
                 continue
             try:
-                value = decode(message.value)
+                value = decode(message)
             except (Undecodable, *NOT_ITS_FAULT) as error:
                 self.set_aside[position] = error
                 continue

@@ -111,7 +111,7 @@ def _attributes(
         "declared": declared if policy.delays is None else {**declared, "retry_delays": policy.delays},
         "codec": codec if codec is None or isinstance(codec, type) else staticmethod(codec),
         "way": way,
-        "decode": staticmethod(guard_decoder(way)),
+        "decode_record": staticmethod(guard_decoder(way)),
         "value_wanted": parameters.value is not None,
         "message_name": parameters.message,
         "message_first": parameters.message_first,

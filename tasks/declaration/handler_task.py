@@ -19,11 +19,12 @@ from celery.app.trace import task_has_custom
 from celery.exceptions import Reject, Retry
 
 from bridge.formats.celery_header import HEADER
-from bridge.formats.delivery import Message
+from bridge.formats.delivery import Headers, Message
 from lossless.worker.run_outcome import ComeBack
 from tasks import logs
 from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.celery_defaults import P, R_co
+from tasks.declaration.message_codec import EncodedValue
 from tasks.declaration.message_task import HandlerRun, MessageTask
 from tasks.declaration.value_codec import (
     Codec,
@@ -61,9 +62,9 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
     throws = (DeadLettered,)
 
     codec: Codec = None
-    #: The decoding from bytes to the value: its steps, and all of them as one function.
+    #: The decoding from a record to the value: its steps, and all of them as one function.
     way: DecodeSteps = make_decode_steps(None)
-    decode: Decode = staticmethod(make_decoder(None))
+    decode_record: Decode = staticmethod(make_decoder(None))
     value_wanted: bool = True
     message_name: str | None = None
     message_first: bool = False
@@ -99,13 +100,23 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
             )
         return result
 
-    def check_value(self, value: bytes | None) -> ValueCheck:
+    def decode(self, value: bytes | None, headers: Headers = ()) -> Any:
+        """Return the value that the handler would get; raise as its codec and its model do.
+
+        Parameters:
+            value: as in Kafka; `None` is a tombstone.
+            headers: of its record.
+        """
+        return self.decode_record(EncodedValue(value, headers))
+
+    def check_value(self, value: bytes | None, headers: Headers = ()) -> ValueCheck:
         """Return whether this handler would get a value, as it is or upgraded; it does not run. Never raises.
 
         Parameters:
             value: as in Kafka; `None` is a tombstone.
+            headers: of its record.
         """
-        return check_value(self.way, value)
+        return check_value(self.way, value, headers)
 
     def call(self, message: Message) -> Any:
         """Decode a message, and run the handler's function on it to its end."""
@@ -117,7 +128,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
 
     def _begin(self, message: Message) -> Any:
         """Decode a message, and call the handler's function on it: what is async has not run then."""
-        value = self.decode(message.value)
+        value = self.decode_record(message)
         run: Any = self.run
         if self.message_first:
             return run(message, value)
@@ -126,7 +137,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
 
     def call_bulk(self, call: BulkCall) -> Any:
         """Decode the messages of a call, and run the function on those that decode to its end, if there are any."""
-        values = call.decode(self.decode)
+        values = call.decode(self.decode_record)
         if not values:
             return None
         run: Any = self.run
@@ -137,7 +148,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
 
     def find_unique_name(self, message: Message) -> bytes | None:
         """Return the name by which a second record with the same message is known; `None`: it has none."""
-        return None if self.unique is None else self.unique.find(message, self.decode)
+        return None if self.unique is None else self.unique.find(message, self.decode_record)
 
     def retry(
         self,

@@ -44,7 +44,7 @@ class UniqueName:
         """Return the name of a message; `None`: it has none, and is no duplicate of any.
 
         Parameters:
-            decode: makes the handler's value of the bytes.
+            decode: makes the handler's value of the message.
 
         Raises:
             DeadLetter: what was found is neither text nor bytes, a whole number or a UUID.
@@ -166,7 +166,7 @@ def _check_function(name: str, by: Any) -> None:
 
 def _find_field(message: Message, decode: Decode, path: str) -> Any:
     try:
-        found: Any = decode(message.value)
+        found: Any = decode(message)
     except Exception:
         # The handler's own decoding says what is wrong, and what becomes of it.
         return None

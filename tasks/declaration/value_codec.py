@@ -17,6 +17,8 @@ from pydantic import AfterValidator, BaseModel, RootModel, TypeAdapter, Validati
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict, is_typeddict
 
+from bridge.formats.delivery import Headers
+from tasks.declaration.message_codec import Encoded, EncodedValue, MessageCodec
 from tasks.errors import HandlerError, RetryLater, Undecodable
 from tasks.policy.retry_when_function import function_name
 
@@ -73,11 +75,11 @@ def apply_upgrade(function: Upgrade, value: Any) -> Any:
     return upgraded
 
 
-Codec = type[bytes] | type[str] | Callable[[bytes], Any] | None
+Codec = type[bytes] | type[str] | Callable[[bytes], Any] | MessageCodec | None
 _read_json: Final = json.JSONDecoder().raw_decode
 #: The white space of JSON, around a value.
 _BLANKS: Final = " \t\n\r"
-Decode = Callable[[bytes | None], Any]
+Decode = Callable[[Encoded], Any]
 #: Errors that no other value would fix (a schema registry that is down): the value is not at fault.
 NOT_ITS_FAULT: Final = (OSError, RetryLater, MemoryError)
 
@@ -87,23 +89,26 @@ class DecodeSteps:
     """The steps from bytes to the value that a handler gets.
 
     Attributes:
-        read: the codec, from bytes to the decoded value.
+        read: the codec, from bytes to the decoded value; that of `by_record` takes the record.
         validate: from that to an instance of the model; `None` without a model.
         whole: both at once.
         upgrade: from a decoded value that does not validate to one that does.
+        by_record: the codec if it reads the record's headers too.
     """
 
-    read: Callable[[bytes], Any]
+    read: Callable[[Any], Any]
     validate: Callable[[Any], Any] | None
-    whole: Callable[[bytes], Any]
+    whole: Callable[[Any], Any]
     upgrade: Upgrade | None = None
+    by_record: MessageCodec | None = None
 
 
 def make_decode_steps(codec: Codec, annotation: Any = None, upgrade: Any = None) -> DecodeSteps:
     """Return the decoding steps of a handler's values.
 
     Parameters:
-        codec: `None` for JSON, `bytes` to leave values as they are, `str` for UTF-8 text, or a callable.
+        codec: `None` for JSON, `bytes` to leave values as they are, `str` for UTF-8 text, a callable, or a
+            `MessageCodec`.
         annotation: the type that the handler's first parameter is annotated with; a pydantic model, a
             dataclass or a TypedDict (also inside `list[...]` or `... | None`) validates.
         upgrade: a function of the decoded value, called if that does not validate.
@@ -111,7 +116,10 @@ def make_decode_steps(codec: Codec, annotation: Any = None, upgrade: Any = None)
     Raises:
         HandlerError: the codec or the function cannot be called.
     """
-    if codec is not None and not callable(codec):
+    by_record = codec if isinstance(codec, MessageCodec) else None
+    if isinstance(codec, type) and issubclass(codec, MessageCodec):
+        raise HandlerError(f"codec={codec.__name__} is a class: write codec={codec.__name__}().")
+    if codec is not None and by_record is None and not callable(codec):
         raise HandlerError(f"codec takes bytes, str or a callable; it was given {codec!r}.")
     if inspect.iscoroutinefunction(codec) or inspect.iscoroutinefunction(getattr(codec, "__call__", None)):  # noqa: B004
         raise HandlerError("codec is async, and is called before the handler's event loop runs: it must not be.")
@@ -119,7 +127,7 @@ def make_decode_steps(codec: Codec, annotation: Any = None, upgrade: Any = None)
     upgrade = check_upgrade(upgrade, validates=validates)
     read = _reader(codec)
     if not validates:
-        return DecodeSteps(read, None, read)
+        return DecodeSteps(read, None, read, by_record=by_record)
     if codec in (bytes, str) and upgrade is None and not _may_take_text(annotation):
         raise HandlerError(
             f"codec={codec.__name__} leaves the value as it is, and its annotation {_annotation_name(annotation)} "
@@ -130,7 +138,7 @@ def make_decode_steps(codec: Codec, annotation: Any = None, upgrade: Any = None)
     if codec is None:
         return DecodeSteps(read, _as_json(adapter), adapter.validate_json, upgrade)
     validate = adapter.validate_python
-    return DecodeSteps(read, validate, lambda value: validate(read(value)), upgrade)
+    return DecodeSteps(read, validate, lambda value: validate(read(value)), upgrade, by_record)
 
 
 def make_decoder(codec: Codec, annotation: Any = None, upgrade: Any = None) -> Decode:
@@ -145,27 +153,52 @@ def guard_decoder(way: DecodeSteps) -> Decode:
         a function that raises `Undecodable` for a value that does not decode or validate, returns `None` for `None`,
         and passes on what no other value would fix: `OSError` and `RetryLater` of a callable codec or of `upgrade`.
     """
-    whole, upgrade = way.whole, way.upgrade
+    whole, by_record = way.whole, way.by_record
 
-    def guarded(value: bytes | None) -> Any:
+    def guarded(record: Encoded) -> Any:
+        value = record.value
         if value is None:
             return None
         try:
             return whole(value)
         except NOT_ITS_FAULT:
             raise
-        except ValidationError as error:
-            if upgrade is None or not was_readable(error):
-                raise Undecodable(describe_problems(error)) from None
-            refused = describe_problems(error)
         except Exception as error:
-            raise Undecodable(f"{type(error).__name__}: {error}") from error
-        return _decode_upgraded(way, value, refused)
+            return _decode_refused(way, value, error)
 
-    return guarded
+    if by_record is None:
+        return guarded
+
+    def guarded_record(record: Encoded) -> Any:
+        if by_record.is_tombstone(record):
+            return None
+        try:
+            return whole(record)
+        except NOT_ITS_FAULT:
+            raise
+        except Exception as error:
+            return _decode_refused(way, record, error)
+
+    return guarded_record
 
 
-def _decode_upgraded(way: DecodeSteps, value: bytes, refused: str) -> Any:
+def _decode_refused(way: DecodeSteps, value: Any, error: Exception) -> Any:
+    """Return the upgraded value for one that was not read or did not validate.
+
+    Raises:
+        Undecodable: there is no upgrade that cures it.
+    """
+    if isinstance(error, Undecodable):
+        raise error
+    if not isinstance(error, ValidationError):
+        raise Undecodable(f"{type(error).__name__}: {error}") from error
+    refused = describe_problems(error)
+    if way.upgrade is None or not was_readable(error):
+        raise Undecodable(refused) from None
+    return _decode_upgraded(way, value, refused)
+
+
+def _decode_upgraded(way: DecodeSteps, value: Any, refused: str) -> Any:
     """Return the upgraded value for one that did not validate.
 
     Parameters:
@@ -193,9 +226,11 @@ def was_readable(error: ValidationError) -> bool:
     return not any(fault["type"] == "json_invalid" for fault in error.errors(include_input=False, include_url=False))
 
 
-def _reader(codec: Codec) -> Callable[[bytes], Any]:
+def _reader(codec: Codec) -> Callable[[Any], Any]:
     if codec is None:
         return _json
+    if isinstance(codec, MessageCodec):
+        return codec.decode
     if codec is bytes:
         return bytes
     return _utf8 if codec is str else codec
@@ -322,18 +357,20 @@ class ValueCheck:
     after: str = ""
 
 
-def check_value(way: DecodeSteps, value: bytes | None) -> ValueCheck:
+def check_value(way: DecodeSteps, value: bytes | None, headers: Headers = ()) -> ValueCheck:
     """Check a value by these steps. Never raises, although the user's code runs here.
 
     Parameters:
         value: as in Kafka; `None` is a tombstone, which every handler gets as it is.
+        headers: of its record.
     """
-    if value is None:
+    if value is None and (way.by_record is None or way.by_record.is_tombstone(EncodedValue(value, headers))):
         return ValueCheck(True)
+    source = value if way.by_record is None else EncodedValue(value, headers)
     before = ""
     try:
-        before = _as_json_text(way.read(value))
-        way.whole(value)
+        before = _as_json_text(way.read(source))
+        way.whole(source)
     except NOT_ITS_FAULT as error:
         return _unknown(error, before)
     except ValidationError as error:
@@ -344,10 +381,10 @@ def check_value(way: DecodeSteps, value: bytes | None) -> ValueCheck:
         return ValueCheck(False, _words(error), before=before)
     else:
         return ValueCheck(True, before=before)
-    return _after_upgrade(way, value, refused, before)
+    return _after_upgrade(way, source, refused, before)
 
 
-def _after_upgrade(way: DecodeSteps, value: bytes, refused: str, before: str) -> ValueCheck:
+def _after_upgrade(way: DecodeSteps, value: Any, refused: str, before: str) -> ValueCheck:
     assert way.upgrade is not None
     assert way.validate is not None
     after = ""
@@ -376,7 +413,7 @@ def _join_safely(refused: str, error: BaseException) -> str:
 
 def _words(error: BaseException) -> str:
     try:
-        return f"{type(error).__name__}: {error}"
+        return str(error) if isinstance(error, Undecodable | RetryLater) else f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
 

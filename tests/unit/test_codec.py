@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, BeforeValidator, RootModel, model_validator
 
-from tasks.declaration.value_codec import make_decoder
+from tasks.declaration.message_codec import EncodedValue
+from tasks.declaration.value_codec import make_decoder as make_record_decoder
 from tasks.errors import HandlerError, RetryLater, Undecodable
+
+
+def make_decoder(codec, annotation=None, upgrade=None):
+    decode = make_record_decoder(codec, annotation, upgrade)
+    return lambda raw: decode(EncodedValue(raw))
 
 
 class Order(BaseModel):

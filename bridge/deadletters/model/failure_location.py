@@ -14,7 +14,11 @@ READ: Final = 100_000
 #: The location of a value that is refused before the user's code runs: it is no JSON, or does not fit the model.
 CODEC: Final = "the codec or the model"
 #: The modules that refuse it.
-_CODEC: Final = "tasks/declaration/value_codec.py"
+_CODEC: Final = (
+    "tasks/declaration/value_codec.py",
+    "tasks/declaration/message_codec.py",
+    "tasks/declaration/cloud_events.py",
+)
 #: Most characters of a location; a longer one keeps its end.
 LONGEST: Final = 200
 
@@ -93,7 +97,7 @@ def _find_python_location(lines: Sequence[str], handler: str) -> str:
     if not found:
         return ""
     path, frame = _places(found[0], handler)[-1]
-    return CODEC if path == _CODEC else _write_location(path, frame)
+    return CODEC if path in _CODEC else _write_location(path, frame)
 
 
 def _places(frames: Sequence[_Frame], handler: str) -> list[tuple[str, _Frame]]:

@@ -1,0 +1,232 @@
+"""The schema registry: schemas by their id, each asked for once by a process, and the formats of their values.
+
+Confluent's client speaks to it, and to Apicurio by its API for that. A registry that is down is asked again after a
+pause; an unknown id is remembered for a minute. Its libraries are loaded with the first value that names a schema.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+from bridge.errors import RegistryUnavailable, ValueUnfit, how_to_install
+from bridge.formats.schema_frame import SchemaFrame
+
+#: Seconds that an answer may take, and until a registry that failed is asked again.
+ANSWER_WITHIN: Final = 5.0
+ASKED_AGAIN: Final = 5.0
+#: Seconds for which an unknown id is remembered, and the most of them.
+UNKNOWN_FOR: Final = 60.0
+MOST_UNKNOWN: Final = 1_000
+#: The classes of error codes by which a registry says that it has no such schema, or no such id.
+_ABSENT: Final = (404, 422)
+#: The variables with which a registry is reached.
+REGISTRY_VARIABLES: Final = (
+    "SCHEMA_REGISTRY_URL",
+    "SCHEMA_REGISTRY_USERNAME",
+    "SCHEMA_REGISTRY_PASSWORD",
+    "SCHEMA_REGISTRY_TOKEN",
+    "SCHEMA_REGISTRY_CA_FILE",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """The settings with which a registry is reached.
+
+    Attributes:
+        url: several with commas between them.
+        user, password: HTTP's basic authentication.
+        token: sent as a bearer token.
+        ca_file: the certificates that sign the registry's.
+    """
+
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    ca_file: str = ""
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """Return the settings of Confluent's client."""
+        made: dict[str, Any] = {"url": self.url, "timeout": ANSWER_WITHIN, "max.retries": 0}
+        if self.ca_file:
+            made["ssl.ca.location"] = self.ca_file
+        if self.user:
+            made["basic.auth.user.info"] = f"{self.user}:{self.password}"
+        if self.token:
+            fields = {"bearer.auth.token": self.token, "bearer.auth.logical.cluster": ""}
+            made["bearer.auth.credentials.source"] = "CUSTOM"
+            made["bearer.auth.custom.provider.function"] = lambda _: fields
+            made["bearer.auth.custom.provider.config"] = {}
+        return made
+
+
+def read_registry_options(values: Mapping[str, str]) -> RegistryOptions | None:
+    """Return the options that variables give; `None` without a registry."""
+    url, user, password, token, ca_file = (values.get(name, "").strip() for name in REGISTRY_VARIABLES)
+    return RegistryOptions(url, user, password, token, ca_file) if url else None
+
+
+class ValueFormat(Protocol):
+    """The format of the values of one schema.
+
+    Attributes:
+        kind: "Avro", "Protobuf" or "JSON Schema".
+    """
+
+    kind: str
+
+    def decode(self, frame: SchemaFrame) -> Any:
+        """Return the value for a handler; raise ValueUnfit if it does not fit the schema."""
+
+    def to_json(self, frame: SchemaFrame) -> str:
+        """Return the value as JSON; raise ValueUnfit if it does not fit the schema."""
+
+    def from_json(self, text: str, frame: SchemaFrame) -> bytes:
+        """Return a record's value with the content of a JSON text; raise ValueUnfit if that does not fit."""
+
+
+class SchemaRegistry:
+    """A schema registry.
+
+    Parameters:
+        make_client: makes a client of its settings.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        options: RegistryOptions,
+        make_client: "Callable[[dict[str, Any]], Any] | None" = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.options = options
+        self._make, self._clock = make_client or _make_client, clock
+        self._clients: dict[str, Any] = {}
+        self._formats: dict[int | str, ValueFormat] = {}
+        self._unknown: OrderedDict[int | str, tuple[float, str]] = OrderedDict()
+        self._down_since: float | None = None
+        self._ask_at, self._why = 0.0, ""
+
+    def find_format(self, schema: int | str) -> ValueFormat:
+        """Return the format of a schema, by its id or GUID.
+
+        Raises:
+            RegistryUnavailable: the registry did not tell.
+            ValueUnfit: it has no such schema, or one that nothing here reads.
+        """
+        found = self._formats.get(schema)
+        if found is None:
+            found = self._formats[schema] = self._fetch_format(schema)
+        return found
+
+    def check(self) -> str:
+        """Return which schemas the registry has, in words.
+
+        Raises:
+            RegistryUnavailable: it did not tell.
+        """
+        kinds = self._ask(lambda: self._client().get_schema_types(), "types")
+        return ", ".join(sorted(map(str, kinds or ())))
+
+    def _fetch_format(self, schema: int | str) -> ValueFormat:
+        until, why = self._unknown.get(schema, (0.0, ""))
+        if self._clock() < until:
+            raise ValueUnfit(why)
+        found = self._fetch(schema, "")
+        try:
+            return self._build_format(schema, found)
+        except (RegistryUnavailable, ValueUnfit):
+            raise
+        except ImportError as error:
+            raise RegistryUnavailable(f"{error.name} is not installed; {how_to_install('registry')}") from None
+        except Exception as error:
+            why = f"its schema {schema} cannot be read ({type(error).__name__}: {str(error)[:200]})"
+            raise self._remember_unknown(schema, why) from None
+
+    def _build_format(self, schema: int | str, found: Any) -> ValueFormat:
+        kind = found.schema_type or "AVRO"
+        if kind == "AVRO":
+            from bridge.formats.avro_schema import AvroFormat
+
+            return AvroFormat(found.schema_str, self._fetch_references(found))
+        raise self._remember_unknown(schema, f"its schema {schema} is of the kind {str(kind)[:50]!r}")
+
+    def _fetch_references(self, found: Any, shape: str = "") -> dict[str, str]:
+        """Return the schemas that a schema names, by name, those first that others name."""
+        made: dict[str, str] = {}
+        for each in found.references or ():
+            if each.name in made:
+                continue
+            client = self._client(shape)
+            ask = partial(client.get_version, each.subject, each.version, True, shape or None)
+            named = self._ask(ask, f"version {each.version} of {each.subject}").schema
+            made = {**made, **self._fetch_references(named, shape), each.name: named.schema_str}
+        return made
+
+    def _fetch(self, schema: int | str, shape: str) -> Any:
+        client = self._client(shape)
+        if isinstance(schema, int):
+            return self._ask(lambda: client.get_schema(schema, fmt=shape or None), schema)
+        return self._ask(lambda: client.get_schema_by_guid(schema, fmt=shape or None), schema)
+
+    def _client(self, shape: str = "") -> Any:
+        """Return the client for a shape of schemas: each has a cache, which does not tell shapes apart."""
+        if shape not in self._clients:
+            try:
+                self._clients[shape] = self._make(self.options.client_settings)
+            except ImportError as error:
+                raise RegistryUnavailable(f"{error.name} is not installed; {how_to_install('registry')}") from None
+            except Exception as error:
+                raise RegistryUnavailable(
+                    f"SCHEMA_REGISTRY_…: the client refuses these settings ({type(error).__name__}: {error})"
+                ) from None
+        return self._clients[shape]
+
+    def _ask(self, request: Callable[[], Any], schema: int | str) -> Any:
+        now = self._clock()
+        if self._down_since is not None and now < self._ask_at:
+            raise RegistryUnavailable(self._why, now - self._down_since)
+        try:
+            answer = request()
+        except RegistryUnavailable:
+            raise
+        except Exception as error:
+            status, code = getattr(error, "http_status_code", None), getattr(error, "error_code", None)
+            if isinstance(code, int) and code // 100 in _ABSENT:
+                self._down_since = None
+                said = f"schema {schema}" if isinstance(schema, int) or "-" in schema else schema
+                raise self._remember_unknown(schema, f"the schema registry {self.options.url} has no {said}") from None
+            self._why = f"the schema registry {self.options.url} is unavailable: {_explain(error, status)}"
+            self._down_since = now if self._down_since is None else self._down_since
+            self._ask_at = self._clock() + ASKED_AGAIN
+            raise RegistryUnavailable(self._why, now - self._down_since) from None
+        self._down_since = None
+        return answer
+
+    def _remember_unknown(self, schema: int | str, why: str) -> ValueUnfit:
+        self._unknown[schema] = (self._clock() + UNKNOWN_FOR, why)
+        self._unknown.move_to_end(schema)
+        if len(self._unknown) > MOST_UNKNOWN:
+            self._unknown.popitem(last=False)
+        return ValueUnfit(why)
+
+
+def _make_client(settings: dict[str, Any]) -> Any:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    return SchemaRegistryClient.new_client(settings)
+
+
+def _explain(error: Exception, status: int | None) -> str:
+    if status in (401, 403):
+        return f"it refuses these credentials (HTTP {status}): see SCHEMA_REGISTRY_USERNAME or SCHEMA_REGISTRY_TOKEN"
+    if status == 404:
+        return "this address has no such API (HTTP 404): see SCHEMA_REGISTRY_URL (Apicurio's ends in /apis/ccompat/v7)"
+    if status is not None:
+        return f"it answered with HTTP {status}"
+    return f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")

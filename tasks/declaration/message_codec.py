@@ -1,0 +1,103 @@
+"""Codecs that read more of a record than its value: the schema registry's, whose id may be in a header."""
+
+import os
+from abc import ABC, abstractmethod
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+from bridge.errors import RegistryUnavailable, ValueUnfit
+from bridge.formats.delivery import Headers
+from bridge.formats.schema_frame import read_frame
+from bridge.formats.schema_registry import SchemaRegistry, read_registry_options
+from tasks.errors import HandlerError, RetryLater, Undecodable
+
+#: Seconds until a delivery runs again while the registry is down: as long as it has been down, within these.
+_SHORTEST_WAIT, _LONGEST_WAIT = 10.0, 300.0
+
+
+class Encoded(Protocol):
+    """The parts of a record that codecs read; a `Message` has them."""
+
+    @property
+    def value(self) -> bytes | None:
+        """The value, as produced."""
+
+    @property
+    def headers(self) -> Headers:
+        """The producer's headers."""
+
+
+class EncodedValue(NamedTuple):
+    """A value with its record's headers."""
+
+    value: bytes | None
+    headers: Headers = ()
+
+
+class MessageCodec(ABC):
+    """A codec that is given the record's headers too.
+
+    Attributes:
+        reads_schemas: whether it asks a schema registry.
+    """
+
+    reads_schemas = False
+
+    @abstractmethod
+    def decode(self, record: Encoded) -> Any:
+        """Return the value that a handler gets; an exception makes a dead letter, but for OSError and RetryLater."""
+
+    def is_tombstone(self, record: Encoded) -> bool:
+        """Return whether the handler gets `None`, without this codec."""
+        return record.value is None
+
+
+class Registry(MessageCodec):
+    """The codec of values that a schema of a schema registry wrote: Avro, Protobuf or JSON Schema.
+
+    The record says which schema it is; SCHEMA_REGISTRY_URL says where the registry is.
+
+    Parameters:
+        protobuf: the generated class of Protobuf messages; the handler gets an instance in place of a dict.
+
+    Raises:
+        HandlerError: `protobuf` is no such class.
+    """
+
+    reads_schemas = True
+
+    def __init__(self, *, protobuf: Any = None) -> None:
+        if protobuf is not None and not (isinstance(protobuf, type) and hasattr(protobuf, "DESCRIPTOR")):
+            raise HandlerError(f"Registry(protobuf=…) takes a class that protoc generated; it was given {protobuf!r}.")
+        self._protobuf = protobuf
+
+    def decode(self, record: Encoded) -> Any:
+        """Return the value: a dict, or an instance of the generated class.
+
+        Raises:
+            Undecodable: it names no schema, an unknown one, or does not fit its schema.
+            RetryLater: the registry is unavailable.
+        """
+        frame = read_frame(record.value or b"", record.headers)
+        if frame is None:
+            raise Undecodable("the value names no schema: it begins with none of the bytes that a serializer writes")
+        try:
+            found = find_registry().find_format(frame.schema)
+            return found.decode(frame)
+        except ValueUnfit as error:
+            raise Undecodable(f"the value does not decode by schema {frame.schema}: {error}") from None
+        except RegistryUnavailable as error:
+            raise RetryLater(min(max(error.down_for, _SHORTEST_WAIT), _LONGEST_WAIT), str(error)) from None
+
+
+@cache
+def find_registry() -> SchemaRegistry:
+    """Return this process's schema registry, with all schemas that it has read.
+
+    Raises:
+        RegistryUnavailable: no registry is set.
+    """
+    options = read_registry_options(os.environ)
+    if options is None:
+        raise RegistryUnavailable("SCHEMA_REGISTRY_URL is not set, and a handler has codec=Registry()")
+    return SchemaRegistry(options)

@@ -1,0 +1,214 @@
+"""`codec=Registry()`: what a schema wrote reaches the handler, and a registry that is down spends no attempt."""
+
+import datetime
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+from pydantic import BaseModel
+
+from bridge.errors import RegistryUnavailable
+from bridge.formats.schema_frame import read_frame
+from bridge.formats.schema_registry import RegistryOptions, SchemaRegistry
+from tasks import Registry
+from tasks.declaration import message_codec
+from tasks.declaration.message_codec import EncodedValue
+from tasks.declaration.value_codec import check_value, guard_decoder, make_decode_steps
+from tasks.errors import HandlerError, RetryLater, Undecodable
+from tests.schema_registry import ORDER_SCHEMA, RegistryServer, basic, frame, serve_registry, write_avro
+
+PLACED = datetime.datetime(2026, 11, 26, 12, 30, tzinfo=datetime.UTC)
+ORDER = {"id": 7, "amount": Decimal("12.50"), "placed": PLACED, "customer": {"email": "ann@example.com"}}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[RegistryServer]:
+    with serve_registry() as server:
+        yield server
+
+
+@pytest.fixture
+def registry(served: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+    monkeypatch.setenv("SCHEMA_REGISTRY_URL", served.url)
+    served.status, served.login, served.asked = 0, "", []
+    message_codec.find_registry.cache_clear()
+    yield served
+    message_codec.find_registry.cache_clear()
+
+
+@pytest.fixture
+def order(registry: RegistryServer) -> bytes:
+    return frame(registry.add(ORDER_SCHEMA), write_avro(ORDER_SCHEMA, ORDER))
+
+
+def decode(value, headers=(), annotation=None, **options):
+    return guard_decoder(make_decode_steps(Registry(**options), annotation))(EncodedValue(value, headers))
+
+
+def test_a_handler_gets_an_avro_value_as_a_dict(order):
+    assert decode(order) == ORDER
+
+
+def test_the_id_may_be_in_a_header_as_a_number_or_a_guid(registry, order):
+    number = len(registry.schemas)
+    guid = uuid.UUID(registry.schemas[number]["guid"])
+    assert decode(order[5:], (("__value_schema_id", order[:5]),)) == ORDER
+    assert decode(order[5:], (("__value_schema_id", b"\1" + guid.bytes),)) == ORDER
+
+
+def test_a_model_validates_it(order):
+    class Customer(BaseModel):
+        email: str
+
+    class Order(BaseModel):
+        id: int
+        amount: Decimal
+        customer: Customer | None
+
+    assert decode(order, annotation=Order).customer == Customer(email="ann@example.com")
+    with pytest.raises(Undecodable, match=r"extra"):
+        decode(order, annotation=type("Wants", (Order,), {"__annotations__": {"extra": int}}))
+
+
+def test_a_schema_is_asked_for_once(registry, order):
+    assert [decode(order), decode(order)] == [ORDER, ORDER]
+    assert len(registry.asked) == 1
+
+
+def test_a_schema_may_name_others(registry):
+    customer = {
+        "type": "record",
+        "name": "Customer",
+        "namespace": "shop",
+        "fields": [{"name": "email", "type": "string"}],
+    }
+    registry.add(customer, subject="customers")
+    named = {"name": "shop.Customer", "subject": "customers", "version": 1}
+    sale = {"type": "record", "name": "Sale", "namespace": "shop", "fields": [{"name": "buyer", "type": "Customer"}]}
+    number = registry.add(sale, references=[named])
+    assert decode(frame(number, b"\x06a@b")) == {"buyer": {"email": "a@b"}}
+
+
+def test_a_tombstone_is_none(registry):
+    assert decode(None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b'{"id": 1}', "names no schema"),
+        (frame(4_000_000, b"x"), "has no schema 4000000"),
+        (frame(1, b""), "end early"),
+    ],
+)
+def test_what_names_no_known_schema_or_does_not_fit_it_is_undecodable_and_says_why(registry, value, words):
+    registry.schemas.setdefault(1, {}) or registry.add(ORDER_SCHEMA)
+    with pytest.raises(Undecodable, match=words):
+        decode(value)
+
+
+def test_bytes_behind_the_value_do_not_fit(order):
+    with pytest.raises(Undecodable, match="2 bytes are left over"):
+        decode(order + b"xx")
+
+
+def test_an_unknown_schema_is_asked_for_once_a_minute(registry):
+    for _ in range(3):
+        with pytest.raises(Undecodable):
+            decode(frame(5_000_000, b"x"))
+    assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize("status", [500, 503, 401])
+def test_a_registry_that_does_not_answer_is_a_retry_that_spends_none_and_names_it(registry, status):
+    registry.status = status
+    with pytest.raises(RetryLater, match=rf"schema registry {registry.url}") as raised:
+        decode(frame(1, b"x"))
+    assert raised.value.delay == 10
+
+
+def test_an_address_without_the_api_is_a_retry_and_no_unknown_schema(registry, monkeypatch):
+    monkeypatch.setattr(registry, "answer", lambda path, login: (404, "no such page"))
+    with pytest.raises(RetryLater, match="has no such API"):
+        decode(frame(1, b"x"))
+
+
+def test_while_it_is_down_it_is_asked_every_five_seconds_and_the_waits_grow_with_the_outage(registry, order):
+    now = [0.0]
+    found = SchemaRegistry(RegistryOptions(registry.url), clock=lambda: now[0])
+    registry.status = 503
+    for now[0] in (0.0, 1.0, 4.0, 6.0, 100.0):
+        with pytest.raises(RegistryUnavailable) as raised:
+            found.find_format(len(registry.schemas))
+    assert (len(registry.asked), raised.value.down_for) == (3, 100.0)
+    registry.status, now[0] = 0, 106.0
+    assert found.find_format(len(registry.schemas)).kind == "Avro"
+
+
+def test_what_is_known_decodes_while_the_registry_is_down(registry, order):
+    decode(order)
+    registry.status = 503
+    assert decode(order) == ORDER
+
+
+def test_the_check_of_a_value_does_not_know_while_it_is_down(registry, order):
+    way = make_decode_steps(Registry())
+    registry.status = 503
+    assert (check_value(way, order).ok, "schema registry" in check_value(way, order).why) == (None, True)
+    message_codec.find_registry.cache_clear()
+    registry.status = 0
+    assert check_value(way, order).ok
+
+
+@pytest.mark.parametrize(
+    ("options", "login"),
+    [({"user": "ann", "password": "p:w"}, basic("ann", "p:w")), ({"token": "t0ken"}, "Bearer t0ken")],
+)
+def test_it_signs_in_and_its_repr_has_no_secret(registry, options, login):
+    registry.login = login
+    chosen = RegistryOptions(registry.url, **options)
+    assert SchemaRegistry(chosen).check() == "AVRO, JSON, PROTOBUF"
+    assert "p:w" not in repr(chosen)
+    assert "t0ken" not in repr(chosen)
+    with pytest.raises(RegistryUnavailable, match=r"refuses these credentials \(HTTP 401\)"):
+        SchemaRegistry(RegistryOptions(registry.url)).check()
+
+
+def test_the_class_in_place_of_a_codec_is_refused():
+    with pytest.raises(HandlerError, match=r"write codec=Registry\(\)"):
+        make_decode_steps(Registry)  # type: ignore[arg-type]
+
+
+def test_without_a_registry_none_of_its_libraries_is_loaded():
+    program = (
+        "import sys, tasks, bridge.settings; "
+        "sys.exit(str([n for n in ('fastavro', 'google.protobuf', 'jsonschema', 'httpx2', "
+        "'confluent_kafka.schema_registry', 'cloudevents') if n in sys.modules]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert ended.stderr.strip() == "[]"
+
+
+def test_a_schema_that_cannot_be_read_is_named(registry):
+    number = registry.add('{"type": "nothing"}')
+    with pytest.raises(Undecodable, match=f"its schema {number} cannot be read"):
+        decode(frame(number, b"x"))
+
+
+def test_json_says_what_the_value_has_and_writes_the_same_bytes(registry, order):
+    found = SchemaRegistry(RegistryOptions(registry.url)).find_format(len(registry.schemas))
+    framed = read_frame(order, ())
+    assert framed is not None
+    text = found.to_json(framed)
+    assert json.loads(text) == {
+        "id": 7,
+        "amount": 12.5,
+        "placed": "2026-11-26T12:30:00Z",
+        "customer": {"email": "ann@example.com"},
+    }
+    assert "12.50" in text
+    assert found.from_json(text, framed) == order
