@@ -14,6 +14,7 @@ from typing import Any, Final, ParamSpec
 
 from bridge.formats.delivery import Delivery
 from bridge.formats.log_format import OneLine, json_formatter
+from bridge.formats.trace_context import find_trace_id
 from lossless.background_thread import start_timer
 from tasks.errors import DeadLettered
 
@@ -37,15 +38,16 @@ def note_no_run(task_id: str, why: str) -> None:
 
 
 class WithDelivery(logging.Filter):
-    """A filter that adds to a line `delivery`, `handler`, `topic`, `partition`, `offset`, `attempt`.
+    """A filter that adds to a line `delivery`, `handler`, `topic`, `partition`, `offset`, `attempt`, `trace_id`.
 
-    Fields that a line already has stay. Outside of a delivery `delivery` is empty, so that a format may name it.
+    Fields that a line already has stay. Outside of a delivery `delivery` and `trace_id` are empty, so that a format may
+    name them.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True: every line passes."""
         delivery = _current.get()
-        fields: dict[str, Any] = {"delivery": ""}
+        fields: dict[str, Any] = {"delivery": "", "trace_id": ""}
         if delivery is not None:
             message = delivery.message
             fields = {
@@ -55,6 +57,7 @@ class WithDelivery(logging.Filter):
                 "partition": message.partition,
                 "offset": message.offset,
                 "attempt": message.attempt,
+                "trace_id": find_trace_id(message.headers, delivery.trace),
             }
         for name, value in fields.items():
             record.__dict__.setdefault(name, value)

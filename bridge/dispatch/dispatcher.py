@@ -14,6 +14,7 @@ from bridge.dispatch.batch_sizer import BatchSizer
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.dispatch.celery_message import PackedMessage, cut_step, pack_group
 from bridge.dispatch.fate_sync import PendingMarks
+from bridge.dispatch.handoff_spans import HandoffSpans
 from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.source_record_check import SourceRecordExists, TakenGroup, leave_out_ended
 from bridge.dispatch.suspended_handlers import NONE_HALTED, SuspendedHandlers
@@ -26,6 +27,7 @@ from bridge.ledger.fate_rules import OVERWRITES
 from bridge.ledger.ledger_hook import format_fate_place
 from bridge.partitions.ordering import Portion
 from bridge.partitions.partition import Partition
+from bridge.telemetry.otel_sdk import find_spans
 
 logger = logging.getLogger(__name__)
 
@@ -174,6 +176,9 @@ class Dispatcher:
     ) -> None:
         self._broker, self._ledger, self._marks, self._room = broker, ledger, marks, room
         self._counts, self._scope, self._exists = counts, scope, exists
+        spans = find_spans()
+        #: Sends a step; where traces are on, within the spans of its messages.
+        self._send_step = self._send if spans is None else HandoffSpans(spans, broker, self._send).send
         #: Of parked deliveries (True), and of all others: each kind has room of its own.
         self._rotations = {True: PartitionRotation(), False: PartitionRotation()}
         self._holds = {True: False, False: False}
@@ -218,7 +223,7 @@ class Dispatcher:
             while sent < len(packed):
                 step = cut_step(packed, sent)
                 try:
-                    self._send(step)
+                    self._send_step(step)
                 except HandoffFailed as error:
                     sent += error.confirmed
                     raise

@@ -11,6 +11,7 @@ from bridge.formats.delivery import NO_ATTEMPTS, Batch, Dead, Delivery, Header, 
 from bridge.formats.delivery_identity import make_log_identity, work_of
 from bridge.formats.delivery_row import DeliveryMetadata, DeliveryRow, add_death, read_delivery, read_metadata_attempts
 from bridge.formats.text_forms import to_bytes, to_headers, to_pairs, to_text
+from bridge.formats.trace_context import TRACE
 from lossless.transport.delayed_messages import JOINED, format_joined_count, make_joins_header
 
 
@@ -306,6 +307,9 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
         deliveries.append(read_delivery(message, handler, runs, more, via))
     if not deliveries:
         raise ValueError("it carries no message")
+    if TRACE in data:
+        for delivery in deliveries:
+            delivery.trace = delivery.trace or str(data[TRACE])
     if JOINED in data:
         deliveries = _once(deliveries)
     return Batch(

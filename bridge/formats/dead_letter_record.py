@@ -101,6 +101,7 @@ def dead_letter_headers(delivery: Delivery, dead: Dead, group: str) -> RecordHea
         header.ERROR_TRACEBACK: failure.error_traceback,
         header.FIRST_FAILED_AT: str(delivery.first_failed_at or failure.failed_at),
         header.FAILED_AT: str(failure.failed_at),
+        **({header.TRACE: delivery.trace} if delivery.trace else {}),
     }
     return append_block(delivery.message.headers, ours)
 

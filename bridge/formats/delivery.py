@@ -189,6 +189,7 @@ class Delivery:
         outgoing: the messages that its handler, which has succeeded, sends, until Kafka has taken them.
         again: a person's request to run it although it is done; empty: there is none.
         once: whether it was sent back for one attempt: a failure that would be retried is a dead letter.
+        trace: the context of its last hop, if traces are on (bridge/telemetry/delivery_spans.py, which sets it).
     """
 
     message: Message
@@ -207,6 +208,7 @@ class Delivery:
     outgoing: tuple[OutgoingMessage, ...] = ()
     again: str = ""
     once: bool = False
+    trace: str = field(default="", compare=False)
 
     @property
     def identity(self) -> str:

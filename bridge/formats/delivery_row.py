@@ -12,7 +12,7 @@ from bridge.formats.outbox import OutgoingMessage
 from bridge.kafka.clients import Record, headers_of
 
 #: The fields of a delivery that its metadata has if they are not empty.
-_WRITTEN: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due", "again", "once")
+_WRITTEN: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due", "again", "once", "trace")
 
 
 class DeliveryMetadata(NamedTuple):
@@ -106,6 +106,7 @@ def read_delivery(
         outgoing=tuple(map(OutgoingMessage.from_data, more.get("outgoing") or ())),
         again=str(more.get("again") or ""),
         once=bool(more.get("once")),
+        trace=str(more.get("trace") or ""),
     )
 
 

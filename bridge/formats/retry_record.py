@@ -81,6 +81,7 @@ def retry_headers(
         header.ERROR_MESSAGE: cut(failure.error_message if failure else error_message, MAX_RETRY_MESSAGE),
         header.FIRST_FAILED_AT: str(delivery.first_failed_at or ""),
         header.FAILED_AT: str(failure.failed_at) if failure else "",
+        header.TRACE: delivery.trace,
     }
     return append_block(message.headers, {name: value for name, value in ours.items() if value})
 
@@ -165,6 +166,7 @@ def _parse_retry_record(found: Sequence[Header], key: Any, value: Any, via: Via,
         after=read_number(ours, header.RETRY_AFTER) if header.RETRY_AFTER in ours else None,
         again=ours.get(header.REPLAY_AGAIN, ""),
         once=header.REPLAY_ONCE in ours,
+        trace=ours.get(header.TRACE, ""),
     )
     return RetryRecord(delivery, group, source_id, due, read_number(ours, header.FAILED_AT))
 

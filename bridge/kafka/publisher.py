@@ -3,7 +3,8 @@
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import ClassVar, Final, NamedTuple
 
@@ -25,6 +26,7 @@ from bridge.kafka.record_reader import read_records
 from bridge.kafka.retry_topics import RetryTopics
 from bridge.kafka.topic_names import TopicNames
 from bridge.settings import Settings
+from bridge.telemetry.otel_sdk import find_spans
 
 #: How many of the last records of a partition are searched for a record that may have just been written.
 JUST_WRITTEN: Final = 10_000
@@ -67,7 +69,12 @@ class Publisher:
         self._parked: dict[
             tuple[str, str, int, tuple[int, ...]], tuple[float, dict[ParkedKey, list[retry_record.RetryRecordPosition]]]
         ] = {}
+        self._spans = find_spans()
         self.retries = RetryTopics(chosen)
+
+    def _within_spans(self, sent: Sequence[tuple[str, Delivery]], group: str) -> AbstractContextManager[None]:
+        """Return the context in which these deliveries go to their topics: spans, if traces are on."""
+        return nullcontext() if self._spans is None else self._spans.sending(sent, group)
 
     @classmethod
     def get_publisher(cls, app: Celery) -> "Publisher":
@@ -90,8 +97,12 @@ class Publisher:
         """
         chosen = self._settings.of_group(group)
         topic = TopicNames.from_settings(chosen).dead_letters(delivery.message.topic)
+        with self._within_spans([(topic, delivery)], group):
+            self._dead_letter(topic, delivery, dead, chosen.group)
+
+    def _dead_letter(self, topic: str, delivery: Delivery, dead: Dead, group: str) -> None:
         for failure in dead_letter_record.shorten_failure(dead.failure):
-            headers = dead_letter_record.dead_letter_headers(delivery, replace(dead, failure=failure), chosen.group)
+            headers = dead_letter_record.dead_letter_headers(delivery, replace(dead, failure=failure), group)
             try:
                 self._producer.publish(topic, delivery, headers)
                 return
@@ -128,6 +139,13 @@ class Publisher:
         A record too large for its topic is sent without the message of its failure.
         """
         topics = self._topics_of(clones, group)
+        there = [(topics[clone.delivery.message.topic, clone.delay], clone.delivery) for clone in clones]
+        with self._within_spans([(topic, delivery) for topic, delivery in there if isinstance(topic, str)], group):
+            return self._park(clones, topics, group)
+
+    def _park(
+        self, clones: Sequence[ParkRequest], topics: Mapping[tuple[str, int], str | KafkaUnavailable], group: str
+    ) -> list[PublishFailed | None]:
         failures: list[PublishFailed | None] = []
         letters: list[tuple[int, OutgoingRecord]] = []
         for at, clone in enumerate(clones):

@@ -13,6 +13,7 @@ from bridge.handler_routes import Routes, find_routes
 from bridge.settings import app_discovery, settings_validation, unknown_variables
 from bridge.settings.app_discovery import explain_no_handler
 from bridge.settings.setting_defaults import OWN_APP, EnvironmentSettings, FileSettings, Settings
+from bridge.telemetry.otel_sdk import explain_no_export
 
 
 def load(app: Celery, environ: Mapping[str, str]) -> Settings:
@@ -41,6 +42,7 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
             *unknown_variables.find_misspelt_variables(environ),
             *unknown_variables.find_misspelt_settings(_theirs(app, environ)),
             *unknown_variables.find_unprefixed_settings(map(str, app.conf), _prefix(app)),
+            *explain_no_export(environ),
         ),
         unread_by_desk=tuple(unknown_variables.find_unknown_desk_variables(environ)),
         config_file=config_file,

@@ -19,16 +19,17 @@ from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
 from tasks.execution import batch_progress, event_loop, process_loss
+from tasks.execution.attempt_spans import find_attempt_classes
 from tasks.execution.batch_fates import BatchFates
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.batch_telemetry import BatchTelemetry
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.bulk_run import BulkRun, DeliverySteps
-from tasks.execution.concurrent_run import ConcurrentAttempts, ConcurrentRun, RunSteps
+from tasks.execution.concurrent_run import ConcurrentRun, RunSteps
 from tasks.execution.dead_letter_writer import DeadLetterWriter
 from tasks.execution.delivery_admission import AdmittedDelivery, DeliveryAdmission, find_unsettled
 from tasks.execution.halt_gate import HaltGuard
-from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, HandlerAttempts, exit_if_told_to
+from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, exit_if_told_to
 from tasks.execution.limit_guard import NO_LIMIT, LimitGuard, NoLimit
 from tasks.execution.message_lease import MessageLease
 from tasks.execution.message_resend import BatchReturn, find_reject_cause
@@ -99,7 +100,7 @@ class BatchRun:
         self._telemetry = BatchTelemetry(task, batch, self._fates.ledger, begun)
         # The mark of a single delivery is not put off for others.
         self._state = BatchState(batch, None if self._is_single else batch_progress.begin_notes(str(task.request.id)))
-        self._attempts = HandlerAttempts(task, batch, self._last_will, self._state)
+        self._attempts = find_attempt_classes().in_turn(task, batch, self._last_will, self._state)
         self._halt_guard = HaltGuard.for_batch(task.app, batch)
         self._batch_return = BatchReturn(task, batch, self._fates, self._settlement, self._state)
         self._schedule = RetrySchedule(task, batch, self._state, self._settlement, self._telemetry)
@@ -233,7 +234,7 @@ class BatchRun:
         return time.monotonic()
 
     def _run_side_by_side(self, todo: list[Delivery], width: int) -> None:
-        attempts = ConcurrentAttempts(self._task, self._batch, self._last_will, self._state)
+        attempts = find_attempt_classes().beside(self._task, self._batch, self._last_will, self._state)
         self._judge = FailureJudge(self._task, self._batch, attempts, self._schedule.parking)
         self._unique_guard.run_within_limits = attempts.run_judge
         if isinstance(self._limit_guard, LimitGuard):

@@ -146,7 +146,7 @@ class BulkRun:
         self._state.note_only_running(ready[0] if alone else None)
         carried = {place: self._carried[at] for place, at in enumerate(map(_offset, ready)) if at in self._carried}
         call = BulkCall([delivery.message for delivery in ready], carried)
-        ended = self._attempts.run_bulk(call, ready[0].attempts.failed)
+        ended = self._attempts.run_bulk(call, ready)
         decision = self._decide_on_all(ready, call, ended)
         outcome = read_bulk_outcome(
             len(ready),

@@ -148,7 +148,7 @@ class ConcurrentAttempts(HandlerAttempts):
     def _begin(self, admitted: AdmittedDelivery) -> None:
         if self._is_closing:
             return
-        task = self._loop.create_task(self._attempt(admitted.delivery), context=self._context.copy())
+        task = self._loop.create_task(self.attempt(admitted.delivery), context=self._context.copy())
         self._running[task] = admitted
         task.add_done_callback(self._finish)
         self._note_running()
@@ -160,7 +160,8 @@ class ConcurrentAttempts(HandlerAttempts):
             self._ended.put(EndedAttempt(admitted, task.result() if error is None else AttemptEnd(0.0, error=error)))
         self._note_running()
 
-    async def _attempt(self, delivery: Delivery) -> AttemptEnd:
+    async def attempt(self, delivery: Delivery) -> AttemptEnd:
+        """Run the handler on a delivery's message to its end, and return that end."""
         set_logged_delivery(delivery)
         run, started = HandlerRun(self._task, delivery.attempts.failed, self._group), time.monotonic()
         strike = _SoftStrike(asyncio.current_task(), self._loop)

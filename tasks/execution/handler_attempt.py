@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from billiard.common import terminate_handler_fired  # type: ignore[attr-defined]
@@ -76,17 +76,17 @@ class HandlerAttempts:
         except BaseException as error:
             return self.end_of_error(delivery, error, started)
 
-    def run_bulk(self, call: BulkCall, failures: int) -> AttemptEnd:
+    def run_bulk(self, call: BulkCall, deliveries: Sequence[Delivery]) -> AttemptEnd:
         """Run a bulk handler on the messages of a call to its end, and return that end.
 
         Parameters:
-            failures: how many runs before have spent a retry, for the handler's own `self.retry()`.
+            deliveries: of the messages; the handler's own `self.retry()` counts the failures of the first.
 
         Raises:
             WorkerShutdown, WorkerTerminate, SystemExit: as `run`.
         """
         run, started = self._run, time.monotonic()
-        run.begin(failures)
+        run.begin(deliveries[0].attempts.failed)
         try:
             with run:
                 returned = self._within_limits(lambda: self._task.call_bulk(call))

@@ -25,6 +25,7 @@ from bridge.ledger import Ledger, ledger_hook
 from bridge.ledger.redis_health import check_redis_fit
 from bridge.settings import SettingsAndRoutes, is_redis
 from bridge.settings.app_discovery import import_handler_modules
+from bridge.telemetry.otel_sdk import end_spans
 from lossless.transport import risks
 from tasks import logs
 from tasks.declaration.app_setup import handler_app
@@ -63,6 +64,13 @@ def flush_telemetry(**_: Any) -> None:
 def remove_own_notes(**_: Any) -> None:
     """Remove this process's progress notes: the ledger has its fates from here on."""
     batch_progress.remove_process_notes(os.getpid())
+
+
+@worker_process_shutdown.connect(weak=False)
+@worker_shutdown.connect(weak=False)
+def end_traces(**_: Any) -> None:
+    """Export the last spans."""
+    end_spans()
 
 
 @worker_process_shutdown.connect(weak=False)

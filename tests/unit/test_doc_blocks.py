@@ -52,7 +52,7 @@ OF_OTHERS: Final = {
 }
 #: What is set in the environment and is none of the settings' own fields.
 ELSEWHERE: Final = re.compile(
-    r"HANDLERS|CELERY_\w+|KAFKA_BOOTSTRAP_SERVERS|BRIDGE_LOG_(LEVEL|FORMAT)|TARGET_KAFKA_\w*|SSL_CERT_FILE|NEW"
+    r"HANDLERS|CELERY_\w+|KAFKA_BOOTSTRAP_SERVERS|BRIDGE_LOG_(LEVEL|FORMAT)|TARGET_KAFKA_\w*|SSL_CERT_FILE|NEW|OTEL_\w+"
 )
 
 

@@ -31,7 +31,7 @@ ROOMS: Final = (
     {"ledger"},
     {"kafka"},
     {"settings"},
-    {"bridge_metrics", "embedded", "handler_routes", "problems"},
+    {"bridge_metrics", "embedded", "handler_routes", "problems", "telemetry"},
     {"formats"},
     {"bounded_request", "health_server", "kafka.clients"},
     {"errors", "metrics_by_topic", "readiness"},
@@ -55,7 +55,7 @@ DESK_HEIGHT: Final = {room: -level for level, rooms in enumerate(DESK) for room 
 COMMANDS: Final = {"deadletters", "demo", "inspection"}
 
 #: What of `bridge` handlers are written with.
-FOR_TASKS: Final = {"errors", "formats", "health_server", "kafka", "ledger", "settings"}
+FOR_TASKS: Final = {"errors", "formats", "health_server", "kafka", "ledger", "settings", "telemetry"}
 
 #: A client library → the only places that may import it.
 ONLY: Final = {
@@ -77,6 +77,7 @@ ONLY: Final = {
     "cryptography": ("bridge/deadletters/alarms/webhook_cipher.py",),
     "argon2": ("bridge/console/auth/passwords.py",),
     "httpx2": (),
+    "opentelemetry": ("bridge/telemetry/", "bridge/dispatch/handoff_spans.py"),
     "jinja2": ("bridge/console/",),
     "joserfc": ("bridge/console/auth/",),
     "uvicorn": ("bridge/console/",),

@@ -48,6 +48,7 @@ def test_a_line_says_which_delivery_it_is_about():
         "partition": 3,
         "offset": 1234,
         "attempt": 2,
+        "trace_id": "",
     }
 
 

@@ -1,0 +1,327 @@
+"""The spans of a delivery: hand-off, run, park, dead letter and replay. The only module that makes spans.
+
+The parent of each span is the producer's own context, which stays in the record's headers as it is. Without one it is
+the context of the delivery's last hop, `Delivery.trace`. A span links the last hop that is not its parent; the span of
+several messages has a link for each.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from opentelemetry import context, propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
+
+from bridge.formats.delivery import Batch, Delivery, Header
+from bridge.formats.text_forms import to_headers
+from bridge.formats.trace_context import TRACE, TRACEPARENT, format_context, parse_context
+
+logger = logging.getLogger(__name__)
+
+#: The variable with which a user asks for the semantic conventions for messaging, which are not stable yet.
+OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
+_OPTIONS: Final = {"messaging", "messaging/dup"}
+#: The length of a `traceparent`, and its last digits if the lowest of its flags, "sampled", is not set.
+_CONTEXT_LENGTH: Final = 55
+_UNSAMPLED: Final = b"02468ace"
+
+Attributes = dict[str, str | int | bool]
+
+
+class SpanRelation(NamedTuple):
+    """The relation of a span to the past of one delivery.
+
+    Attributes:
+        parent: with the producer's baggage; without a span if the delivery has no trace yet.
+        span: the parent's span.
+        hop: the last hop, if that is not the parent and is exported.
+        is_own: whether the parent is the producer's own context.
+    """
+
+    parent: Context
+    span: SpanContext
+    hop: SpanContext | None = None
+    is_own: bool = False
+
+    def keeps_trace(self, span: SpanContext) -> bool:
+        """Return whether a span may be the delivery's next hop: without a producer's context its trace id stays."""
+        if self.is_own:
+            return span.trace_flags.sampled
+        return not self.span.is_valid or self.span.trace_id == span.trace_id
+
+
+class SpanPlace(NamedTuple):
+    """The place of a message, for a span's name and attributes.
+
+    Attributes:
+        operation: `send` or `process`.
+        system: `kafka` or `celery`.
+        destination: the topic or queue.
+    """
+
+    operation: str
+    system: str
+    destination: str
+
+
+def find_attributes(
+    place: SpanPlace, handler: str, group: str, deliveries: Sequence[Delivery], messaging: bool
+) -> Attributes:
+    """Return the attributes of a span (pure): no key, value or header of a record.
+
+    Parameters:
+        messaging: whether the user has opted in to the semantic conventions for messaging.
+    """
+    found: Attributes = {"bridge.handler": handler, "bridge.group": group}
+    alone = deliveries[0] if len(deliveries) == 1 else None
+    if alone is not None:
+        found |= {"bridge.delivery": alone.identity, "bridge.attempt": alone.runs + 1}
+    if not messaging:
+        return found
+    found |= {
+        "messaging.system": place.system,
+        "messaging.operation.name": place.operation,
+        "messaging.operation.type": place.operation,
+        "messaging.destination.name": place.destination,
+    }
+    if place.operation == "process":
+        found["messaging.consumer.group.name"] = group
+    if len(deliveries) > 1:
+        found["messaging.batch.message_count"] = len(deliveries)
+    elif alone is not None:
+        found["messaging.message.id"] = alone.identity
+        if place.operation == "process":
+            found["messaging.destination.partition.id"] = str(alone.message.partition)
+            found["messaging.kafka.offset"] = alone.message.offset
+            if alone.message.value is None:
+                found["messaging.kafka.message.tombstone"] = True
+    return found
+
+
+class DeliverySpans:
+    """The maker of the spans of one process.
+
+    Attributes:
+        provider: which exports them.
+    """
+
+    def __init__(self, provider: trace.TracerProvider, environ: Mapping[str, str]) -> None:
+        self.provider = provider
+        self._tracer = provider.get_tracer("celery-kafka-bridge")
+        self._messaging = bool(_OPTIONS & {word.strip() for word in environ.get(OPT_IN, "").split(",")})
+        self._fields = propagate.get_global_textmap().fields
+        self._follows_parents = _follows_parents(provider)
+
+    # The past of a delivery
+
+    def relate(self, headers: Iterable[Header], hop: str) -> SpanRelation:
+        """Return the relation of a delivery's next span to its producer and its last hop."""
+        carrier = {name: (value or b"").decode("latin-1") for name, value in headers if name in self._fields}
+        parent = propagate.extract(carrier, Context()) if carrier else Context()
+        span = trace.get_current_span(parent).get_span_context()
+        last = _read_hop(hop) if hop else None
+        if span.is_valid:
+            return SpanRelation(parent, span, last if last is not None and last.trace_flags.sampled else None, True)
+        if last is None:
+            return SpanRelation(parent, span)
+        return SpanRelation(trace.set_span_in_context(NonRecordingSpan(last), parent), last)
+
+    def _start(
+        self, place: SpanPlace, kind: SpanKind, past: Sequence[SpanRelation], attributes: Attributes
+    ) -> Span | None:
+        """Start the span of messages with this past; `None`: nobody samples it.
+
+        Of several messages, the first that is sampled gives the trace, and each has a link.
+        """
+        first = next((each for each in past if each.span.trace_flags.sampled), None)
+        if first is None:
+            if self._follows_parents and all(each.span.is_valid for each in past):
+                return None
+            first = next((each for each in past if not each.span.is_valid), past[0])
+        links = [Link(each.hop) for each in past if each.hop is not None]
+        links += [Link(each.span) for each in past if each is not first and each.span.trace_flags.sampled]
+        return self._tracer.start_span(
+            f"{place.operation} {place.destination}", first.parent, kind, attributes, links=links
+        )
+
+    # Hand-off
+
+    def begin_handoff(self, handler: str, queue: str, header: dict[str, Any]) -> Span | None:
+        """Begin the span of the hand-off of a Celery message, and note its context in the `kafka` header."""
+        again = "via" in header
+        if rows := header.get("again" if again else "messages"):
+            count, pairs, more = 1, {"0": rows[0][4]}, {"0": rows[0][5] if len(rows[0]) > 5 else {}}
+        else:
+            columns = header["again_columns" if again else "columns"]
+            count, pairs, more = len(columns["timestamps"]), columns.get("headers") or {}, columns.get("more") or {}
+        past: dict[str, SpanRelation] = {}
+        for at in map(str, range(count)):
+            theirs = to_headers([pair for pair in pairs.get(at) or () if pair[0] in self._fields])
+            if not self._is_unsampled(theirs):
+                past[at] = self.relate(theirs, str(more.get(at, {}).get(TRACE, "")))
+        if not past:
+            return None
+        attributes: Attributes = {"bridge.handler": handler, "bridge.group": str(header["group"])}
+        if self._messaging:
+            attributes |= {
+                "messaging.system": "celery",
+                "messaging.operation.name": "send",
+                "messaging.operation.type": "send",
+                "messaging.destination.name": queue,
+                **({"messaging.batch.message_count": count} if count > 1 else {}),
+            }
+        span = self._start(SpanPlace("send", "celery", queue), SpanKind.PRODUCER, [*past.values()], attributes)
+        if span is not None:
+            now = span.get_span_context()
+            header[TRACE] = _format_hop(now)
+            for at, each in past.items():
+                if TRACE in more.get(at, {}) and each.keeps_trace(now):
+                    more[at][TRACE] = header[TRACE]
+        return span
+
+    def _is_unsampled(self, headers: Sequence[Header]) -> bool:
+        """Return whether a producer's headers hold a context that nobody samples, and nothing else of a trace."""
+        if not self._follows_parents or len(headers) != 1:
+            return False
+        name, value = headers[0]
+        is_context = name == TRACEPARENT and value is not None and len(value) == _CONTEXT_LENGTH
+        return is_context and value is not None and value[-1] in _UNSAMPLED
+
+    def fail(self, span: Span, error: BaseException) -> None:
+        """Note the error with which a span ends."""
+        fail_span(span, error)
+
+    # The run of a handler
+
+    @contextmanager
+    def processing(self, batch: Batch, deliveries: Sequence[Delivery]) -> Iterator["RunSpan"]:
+        """Run a handler within the span of its deliveries, with the producer's baggage; note the hop in each."""
+        try:
+            span, around = self._begin_processing(batch, deliveries)
+        except Exception as error:
+            logger.debug("no span for %s: %r", batch, error)
+            span, around = None, Context()
+        token = context.attach(around)
+        run = RunSpan(span)
+        try:
+            yield run
+        except BaseException as error:
+            run.fail(error)
+            raise
+        finally:
+            context.detach(token)
+            if span is not None:
+                span.end()
+
+    def _begin_processing(self, batch: Batch, deliveries: Sequence[Delivery]) -> tuple[Span | None, Context]:
+        past = [self.relate(each.message.headers, each.trace) for each in deliveries]
+        # Of the baggage of several messages none is that of all.
+        around = past[0].parent if len(past) == 1 else Context()
+        if self._follows_parents and all(_is_dropped(each) for each in past):
+            return None, around
+        place = SpanPlace("process", "kafka", batch.topic)
+        attributes = find_attributes(place, batch.handler, batch.group, deliveries, self._messaging)
+        span = self._start(place, SpanKind.CONSUMER, past, attributes)
+        if span is None:
+            return None, around
+        for delivery, each in zip(deliveries, past, strict=True):
+            _note_hop(delivery, each, span)
+        return span, trace.set_span_in_context(span, around)
+
+    # Records
+
+    @contextmanager
+    def sending(self, sent: Sequence[tuple[str, Delivery]], group: str) -> Iterator[None]:
+        """Send records of deliveries within a span each, and note the hop, which the record's header is to have.
+
+        Parameters:
+            sent: each with the topic to which it goes.
+        """
+        spans = []
+        for topic, delivery in sent:
+            try:
+                if (span := self._begin_sending(topic, delivery, group)) is not None:
+                    spans.append(span)
+            except Exception as error:
+                logger.debug("no span for %s to %s: %r", delivery.identity, topic, error)
+        try:
+            yield
+        except BaseException as error:
+            for span in spans:
+                fail_span(span, error)
+            raise
+        finally:
+            for span in spans:
+                span.end()
+
+    def _begin_sending(self, topic: str, delivery: Delivery, group: str) -> Span | None:
+        past = self.relate(delivery.message.headers, delivery.trace)
+        place = SpanPlace("send", "kafka", topic)
+        attributes = find_attributes(place, delivery.handler, group, [delivery], self._messaging)
+        if (span := self._start(place, SpanKind.PRODUCER, [past], attributes)) is not None:
+            _note_hop(delivery, past, span)
+        return span
+
+
+class RunSpan:
+    """The span of a run, to note how that ended; `None`: it is not sampled."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Span | None) -> None:
+        self._span = span
+
+    def fail(self, error: BaseException) -> None:
+        """Note the error with which it ended."""
+        if self._span is not None:
+            fail_span(self._span, error)
+
+
+def fail_span(span: Span, error: BaseException) -> None:
+    """Note the error with which a span ends."""
+    name = type(error).__name__
+    span.set_attribute("error.type", f"{type(error).__module__}.{name}")
+    span.record_exception(error)
+    span.set_status(Status(StatusCode.ERROR, name))
+
+
+def _note_hop(delivery: Delivery, past: SpanRelation, span: Span) -> None:
+    """Note a span as the last hop of a delivery."""
+    now = span.get_span_context()
+    if past.keeps_trace(now):
+        delivery.trace = _format_hop(now)
+
+
+def _is_dropped(past: SpanRelation) -> bool:
+    return past.span.is_valid and not past.span.trace_flags.sampled
+
+
+def _format_hop(span: SpanContext) -> str:
+    return format_context(span.trace_id, span.span_id, span.trace_flags)
+
+
+def _read_hop(text: str) -> SpanContext | None:
+    found = parse_context(text)
+    return None if found is None else SpanContext(found[0], found[1], True, TraceFlags(found[2]))
+
+
+def _follows_parents(provider: trace.TracerProvider) -> bool:
+    """Return whether the sampler drops every span whose parent is not sampled, as those do that follow the parent."""
+    sampler: Any = getattr(provider, "sampler", None)
+    if sampler is None:
+        return False
+    parent = NonRecordingSpan(SpanContext(1, 1, True, TraceFlags(0)))
+    # A sampler that decides by the trace id samples the lowest one.
+    answer = sampler.should_sample(trace.set_span_in_context(parent, Context()), 1, "process")
+    return not answer.decision.is_sampled()

@@ -1,0 +1,52 @@
+"""One trace through all processes, at an OTLP receiver: hand-off, run, park, dead letter."""
+
+import json
+
+from tests.delivery_checks import choose
+from tests.processes import Stack, eventually
+from tests.servers.collector import CollectedSpan, collecting
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = f"00-{TRACE}-{SPAN}-01".encode()
+
+
+def test_one_trace_leads_from_the_producer_to_the_dead_letter(stack: Stack):
+    choose(stack, {"orders": {}}, kafka_park_after=1, kafka_retry_tiers=[1])
+    with collecting() as collector:
+        stack.environ |= {
+            "HANDLERS": "tests.handlers.parking",
+            "TEST_DELAYS": "0.2,1",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_METRICS_EXPORTER": "none",
+            "OTEL_BSP_SCHEDULE_DELAY": "200",
+        }
+        stack.make_topics("orders")
+        worker = stack.worker("-c", "1", wait=False, WORKER_LOG_FORMAT="json")
+        bridge = stack.bridge()
+        (coordinates,) = stack.produce("orders", {"fail": 9}, headers=[("traceparent", PARENT)])
+        (letter,) = stack.dead("orders", 1, 40)
+        spans: list[CollectedSpan] = eventually(
+            lambda: found if len(found := collector.of_trace(TRACE)) >= 7 else None, 20, "seven spans"
+        )
+        assert bridge.terminate() == 0
+    by_id = {span.id: span for span in spans}
+    orders, parked, dead = (stack.topic(name) for name in ("orders", "orders.retry.1s", "orders.dlq"))
+    last = next(span for span in spans if span.name == f"send {dead}")
+    hops = [last.name]
+    while last.links:
+        (link,) = last.links
+        last = by_id[link]
+        hops.append(last.name)
+    assert hops == [
+        f"send {dead}",
+        *(f"process {orders}", f"send {stack.queue}", f"send {parked}"),
+        *(f"process {orders}", f"process {orders}", f"send {stack.queue}"),
+    ]
+    assert {span.parent for span in spans} == {SPAN}
+    assert sum(span.failed for span in spans) == 3
+    assert letter.theirs == [("traceparent", PARENT)], "the producer's own context stays"
+    assert letter.ours["delivery_trace"].split("-")[1] == TRACE
+    assert collector.services == {stack.queue}
+    dead_line = next(line for line in worker.text.splitlines() if "is dead" in line and line.startswith("{"))
+    assert json.loads(dead_line)["trace_id"] == TRACE
+    assert json.loads(dead_line)["delivery"].startswith(coordinates)
