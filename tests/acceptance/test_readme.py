@@ -35,8 +35,9 @@ def test_the_quickstart_handles_its_first_record(redis_url: str, tmp_path: Path)
         Stack(kafka.bootstrap_servers, redis_url, "", tmp_path, "") as stack,
     ):
         # The variables that the README sets, with the addresses of this test's servers, and none of a test's own.
-        assert re.findall(r"(\w+)=", export) == ["KAFKA_BOOTSTRAP_SERVERS", "CELERY_BROKER_URL"]
+        assert re.findall(r"(\w+)=", export) == ["KAFKA_BOOTSTRAP_SERVERS", "CELERY_BROKER_URL", "BRIDGE_GROUP"]
         stack.environ = {name: value for name, value in stack.environ.items() if name in KEPT}
+        stack.environ["BRIDGE_GROUP"] = export.partition("BRIDGE_GROUP=")[2]
         stack.environ |= {"BRIDGE_HTTP_PORT": str(free_port()), "WORKER_METRICS_PORT": str(free_port())}
         python = Path(sys.executable).parent
         check = stack.start("check", str(python / "bridge"), "check", cwd=tmp_path)

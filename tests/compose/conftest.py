@@ -43,6 +43,7 @@ class Stack:
 
     name: str = field(default_factory=lambda: f"bridge{uuid.uuid4().hex[:8]}")
     kafka_port: int = field(default_factory=free_port)
+    redis_port: int = field(default_factory=free_port)
     bridge_port: int = field(default_factory=free_port)
     worker_port: int = field(default_factory=free_port)
     flower_port: int = field(default_factory=free_port)
@@ -85,6 +86,7 @@ class Stack:
         environment = {
             **os.environ,
             "KAFKA_HOST_PORT": str(self.kafka_port),
+            "REDIS_HOST_PORT": str(self.redis_port),
             "BRIDGE_HTTP_HOST_PORT": str(self.bridge_port),
             "WORKER_METRICS_HOST_PORT": str(self.worker_port),
             "FLOWER_HOST_PORT": str(self.flower_port),

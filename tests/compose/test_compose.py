@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx2
 import pytest
+import redis
 from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
 from tests.compose.conftest import SERVICES, Stack
 from tests.processes import DeadLetter, eventually
@@ -99,6 +101,12 @@ def test_every_port_is_open_to_this_machine_alone(stack):
     published = [line for line in stack.compose("ps").splitlines() if "->" in line]
     assert published
     assert not [line for line in published if "0.0.0.0:" in line or ":::" in line]
+
+
+def test_a_process_of_this_machine_reaches_the_servers_of_the_stack_as_the_readme_says(stack):
+    with redis.Redis(port=stack.redis_port) as client:
+        assert client.ping()
+    assert AdminClient({"bootstrap.servers": f"localhost:{stack.kafka_port}"}).list_topics(timeout=10).topics["orders"]
 
 
 def test_no_process_of_ours_runs_as_root(stack):

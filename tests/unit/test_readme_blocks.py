@@ -89,6 +89,17 @@ def test_every_service_and_variable_of_the_compose_block_is_in_the_file():
     assert [name for name in re.findall(r"\b([A-Z_]+)=", text) if f"${{{name}:" not in compose] == []
 
 
+def test_the_servers_of_the_stack_are_where_the_own_handler_looks_for_them():
+    compose = (ROOT / "docker-compose.yml").read_text()
+    export = block("celery -A tasks worker")
+    for name, port in {"KAFKA": 9092, "REDIS": 6379}.items():
+        assert f"localhost:{port}" in export
+        assert re.search(
+            rf'"(127\.0\.0\.1|\$\{{PUBLISH_ON:-127\.0\.0\.1\}}):\$\{{{name}_HOST_PORT:-{port}\}}:', compose
+        )
+    assert "version:" not in compose, "Compose calls it obsolete"
+
+
 def test_the_compose_block_makes_passwords_of_its_own_once_as_the_file_says_too(tmp_path: Path):
     makes, _, _ = block("docker compose").partition("docker compose")
     head = re.findall("^#   (.*\n)", (ROOT / "docker-compose.yml").read_text(), re.MULTILINE)
