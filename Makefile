@@ -11,6 +11,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 KAFKA := .kafka/libs/.fetched
 FOREIGN := .kafka/foreign/classes/.compiled
+HELM := .cache/helm/helm
 SITE := build/docs
 LOSSLESS := build/lossless
 
@@ -41,6 +42,8 @@ help:
 	@echo 'make screenshots   the pictures of the README (needs Chromium)'
 	@echo 'make openapi       write docs/reference/openapi.json again'
 	@echo 'make reference     write docs/reference/cli.md, the tables of pause reasons, alert rules and dashboards again'
+	@echo 'make helm          build Helm for the tests of the chart (needs Go; 100 CPU seconds)'
+	@echo 'make manifests     write deploy/kubernetes from the chart again (needs Helm)'
 	@echo 'make docs          the documentation as a site, build/docs/site; a broken link fails'
 	@echo 'make lock          make the lock files again'
 	@echo 'make clean         remove everything that make made'
@@ -72,7 +75,7 @@ $(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
 	javac -cp '.kafka/foreign/libs/*' -d .kafka/foreign/classes tests/foreign/*.java
 	touch $@
 
-.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi reference docs lock clean
+.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi reference helm manifests docs lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -157,6 +160,17 @@ openapi: $(INSTALLED)
 
 reference: $(INSTALLED)
 	$(BIN)/python -m tests.reference_pages
+
+# Debian has no Helm. .ci/run builds it in the background.
+$(HELM):
+	@command -v go >/dev/null || { echo 'Go is needed to build Helm (on Debian: apt install golang).' >&2; exit 1; }
+	GOBIN=$(CURDIR)/.cache/helm/built go install helm.sh/helm/v3/cmd/helm@v3.22.0
+	mv .cache/helm/built/helm $@
+
+helm: $(HELM)
+
+manifests: $(INSTALLED)
+	$(BIN)/python -m tests.manifests
 
 $(SITE)/venv/.installed: requirements-docs.lock
 	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv was found.' >&2; exit 1; }

@@ -143,7 +143,10 @@ def write_pages() -> None:
 
 def deployment_files() -> dict[Path, str]:
     """Return the files of `deploy/` that are written from the table of problems and the metrics, with their text."""
-    return {DEPLOY / "alerts.yml": write_alert_rules(), **dashboard_files()}
+    rules = write_alert_rules()
+    # A chart reads no file outside of its folder.
+    charted = DEPLOY / "helm" / "celery-kafka-bridge" / "files" / "alerts.yml"
+    return {DEPLOY / "alerts.yml": rules, charted: rules, **dashboard_files()}
 
 
 if __name__ == "__main__":

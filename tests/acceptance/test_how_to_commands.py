@@ -30,6 +30,8 @@ LINES: Final = [line for blocks in BLOCKS.values() for block in blocks for line 
 #: What does not run here, by the beginning of its line, and why.
 NOT_RUN: Final = {
     "pip install": "it installs from an index; tests/compose builds the image with the extras",
+    "kubectl ": "no cluster is here",
+    "helm ": "the same; tests/contract/test_helm_chart.py makes the manifests",
     "export CELERY_BROKER_URL='rediss:": "the Redis of this world has no TLS",
 }
 #: What a reader puts in the place of a word of a page, by the word; `…` is a secret.

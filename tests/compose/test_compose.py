@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import redis
 from confluent_kafka import Consumer, Message, Producer
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from tests.compose.conftest import SERVICES, Stack
 from tests.processes import DeadLetter, eventually
@@ -106,7 +106,8 @@ def test_every_port_is_open_to_this_machine_alone(stack):
 def test_a_process_of_this_machine_reaches_the_servers_of_the_stack_as_the_readme_says(stack):
     with redis.Redis(port=stack.redis_port) as client:
         assert client.ping()
-    assert AdminClient({"bootstrap.servers": f"localhost:{stack.kafka_port}"}).list_topics(timeout=10).topics["orders"]
+    admin = AdminClient({"bootstrap.servers": f"localhost:{stack.kafka_port}"})
+    assert "orders" in admin.list_topics(timeout=10).topics
 
 
 def test_no_process_of_ours_runs_as_root(stack):

@@ -1,0 +1,77 @@
+"""Helm makes the committed manifests of the chart, and valid ones of other values."""
+
+import shutil
+from collections.abc import Mapping
+from typing import Any, Final
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.manifests import CHART, FOLDER, KUBERNETES, MANIFESTS, find_helm, manifest_files, render_chart, run_helm
+from tests.servers.missing import need
+from tests.unit.test_manifests import OF_OPERATORS
+
+pytestmark = pytest.mark.servers
+ALL: Final = {
+    "app": "mysite.celery",
+    "image.digest": f"sha256:{'0' * 64}",
+    "imagePullSecrets[0].name": "registry",
+    "volumes[0].name": "certificates",
+    "volumes[0].secret.secretName": "kafka-ca",
+    "volumeMounts[0].name": "certificates",
+    "volumeMounts[0].mountPath": "/etc/kafka",
+    "workers[0].name": "default",
+    "workers[0].queues": r"orders\,mails",
+    "workers[0].concurrency": "4",
+    "workers[0].replicas": "1",
+    "workers[0].terminationGracePeriodSeconds": "90",
+    "workers[0].resources.requests.cpu": "1",
+    "networkPolicy.egress[0].ports[0].port": "9092",
+    "console.environment.DEADLETTERS_CONSOLE_URL": "https://console.example.com",
+    "serviceMonitor.enabled": "true",
+    "prometheusRule.enabled": "true",
+    "keda.enabled": "true",
+}
+LEAST: Final = {
+    "recorder.enabled": "false",
+    "console.enabled": "false",
+    "migration.enabled": "false",
+    "networkPolicy.enabled": "false",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def helm() -> None:
+    if not find_helm() and not shutil.which("go"):
+        pytest.skip("neither Helm nor Go, which builds it, is here: THE CHART IS NOT TESTED")
+    need(None if find_helm() else "Helm is not here (`make helm` builds it with Go)")
+
+
+def test_the_chart_is_without_a_warning():
+    assert "0 chart(s) failed" in run_helm("lint", "--strict", str(CHART))
+
+
+def test_the_committed_manifests_are_those_of_the_chart():
+    stale = [file.name for file, text in manifest_files().items() if file.read_text() != text]
+    assert stale == [], "run `make manifests`"
+    assert {file.name for file in FOLDER.iterdir()} == {*MANIFESTS, "kustomization.yaml"}
+
+
+@pytest.mark.parametrize("values", [ALL, LEAST], ids=["all", "least"])
+def test_the_chart_makes_valid_manifests_of_other_values(values: Mapping[str, str]):
+    for version in KUBERNETES:
+        made: list[dict[str, Any]] = [each for each in yaml.safe_load_all(render_chart(values, (), version)) if each]
+        for each in made:
+            if each["kind"] not in OF_OPERATORS:
+                kubernetes_validate.validate(each, version, strict=True)
+    kinds = [each["kind"] for each in made]
+    if values is LEAST:
+        assert sorted(kinds) == ["Deployment", "Deployment", "PodDisruptionBudget", "PodDisruptionBudget"]
+    else:
+        (scaler,) = (each for each in made if each["kind"] == "ScaledObject")
+        assert 'queue=~"orders|mails"' in scaler["spec"]["triggers"][0]["metadata"]["query"]
+        (worker,) = (
+            each for each in made if each["metadata"]["name"].endswith("worker-default") and "template" in each["spec"]
+        )
+        assert "replicas" not in worker["spec"], "the autoscaler sets it"
