@@ -32,6 +32,10 @@ from tests.servers.redis import RedisServer
 from tests.servers.server import Server
 
 __all__ = ["ROOT", "Process", "eventually", "forked", "from_nothing", "pytest_runtest_makereport"]
+#: TEST_GROUP_PROTOCOL=consumer lets all bridges and recorders join by the new protocol (KIP-848). Its times are the
+#: broker's: those of tests/servers/kafka.py are the same as these.
+PROTOCOL = {"KAFKA_GROUP_PROTOCOL": protocol} if (protocol := os.environ.get("TEST_GROUP_PROTOCOL")) else {}
+TIMES = {"KAFKA_SESSION_TIMEOUT_MS": "3000", "KAFKA_HEARTBEAT_INTERVAL_MS": "500"}
 #: Variables of the surroundings that would change what is tested.
 OURS = ("KAFKA_", "CELERY_", "BRIDGE_", "WORKER_", "LEDGER_", "DEADLETTERS_", "HANDLERS", "PROMETHEUS_")
 
@@ -136,8 +140,8 @@ class Stack:
             "TEST_RUNS": str(self.runs_file),
             "PYTHONUNBUFFERED": "1",
             # A killed bridge's partitions come back soon (see docs/reference/settings.md for the default).
-            "KAFKA_SESSION_TIMEOUT_MS": "3000",
-            "KAFKA_HEARTBEAT_INTERVAL_MS": "500",
+            **TIMES,
+            **PROTOCOL,
             **environ,
         }
         self._processes: list[Process] = []
@@ -156,7 +160,10 @@ class Stack:
 
     def start(self, name: str, *command: str, cwd: Path = ROOT, kind: type[Process] = Process, **environ: Any) -> Any:
         """Start any command with the stack's environment."""
-        process = kind(name, command, {**self.environ, **environ}, self.folder, cwd)
+        whole = {**self.environ, **environ}
+        if whole.get("KAFKA_GROUP_PROTOCOL") == "consumer":
+            whole = {name: value for name, value in whole.items() if name not in TIMES}
+        process = kind(name, command, whole, self.folder, cwd)
         self._processes.append(process)
         return process
 

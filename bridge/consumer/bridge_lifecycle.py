@@ -18,7 +18,6 @@ from bridge.handler_routes import Routes
 from bridge.jobs.bridge_announcement import BridgeAnnouncement
 from bridge.jobs.deployment_problems import GroupWatch, find_foreign_topics
 from bridge.jobs.group_facts import format_since
-from bridge.kafka.clients import admin_client
 from bridge.kafka.consumer_groups import find_first_reads
 from bridge.kafka.partition_offsets import group_unreadable
 from bridge.kafka.topic_admin import MOCK
@@ -253,9 +252,8 @@ class Bridge:
         settings, topics = self._setup.settings, self._setup.routes.topics
         if self._setup.catalog.cluster.startswith(MOCK) or (ledger := Ledger.from_settings(settings)) is None:
             return
-        admin = admin_client(settings.kafka)
         with closing(ledger):
-            watch = GroupWatch(settings.group, lambda: find_foreign_topics(admin, settings, ledger, topics))
+            watch = GroupWatch(settings.group, lambda: find_foreign_topics(settings, ledger, topics))
             while not self._stopping.is_set():
                 # Unknown at first: this bridge has joined, and the group assigns its partitions anew.
                 known = watch.poll()

@@ -1,6 +1,7 @@
 """The commits to Kafka: for each partition the first offset that must be read again after a crash."""
 
 import logging
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Final
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 FSYNC_WITHIN: Final = 2.5
 #: Seconds to wait for the answer to a commit, in a rebalance and at the end.
 COMMIT_WITHIN: Final = 3.0
+#: Seconds until a commit is tried again that came with an epoch of the group that was over.
+STALE_PAUSE: Final = 0.1
 
 
 class OffsetCommits:
@@ -109,7 +112,9 @@ class OffsetCommits:
     def take_answer(self, error: KafkaError | None, partitions: list[TopicPartition]) -> bool:
         """Note Kafka's answer to a commit; return whether something was committed."""
         if error is not None and error.code() != KafkaError._NO_OFFSET:
-            logger.warning("not committed, tried again: %s", explain_error(error))
+            # An epoch of the group that is over is no fault of anybody's: it comes with each new assignment.
+            level = logging.INFO if error.code() == KafkaError.STALE_MEMBER_EPOCH else logging.WARNING
+            logger.log(level, "not committed, tried again: %s", explain_error(error))
             return False
         committed = False
         for partition in partitions:
@@ -188,4 +193,16 @@ class OffsetCommits:
 
 def _answer_to(consumer: Consumer, offsets: list[TopicPartition]) -> Future[list[TopicPartition]]:
     """Commit in a thread, and return its answer; librdkafka has a reply queue for each such commit."""
-    return start_call("commit", lambda: consumer.commit(offsets=offsets, asynchronous=False) or [])
+    return start_call("commit", lambda: _commit_and_wait(consumer, offsets))
+
+
+def _commit_and_wait(consumer: Consumer, offsets: list[TopicPartition]) -> list[TopicPartition]:
+    """Commit, again after a new assignment of the group (KIP-848): librdkafka then asks for it at once."""
+    until = time.monotonic() + COMMIT_WITHIN
+    while True:
+        try:
+            return consumer.commit(offsets=offsets, asynchronous=False) or []
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.STALE_MEMBER_EPOCH or time.monotonic() >= until:
+                raise
+        time.sleep(STALE_PAUSE)

@@ -31,8 +31,16 @@ from bridge.jobs.deployment_problems import (
     unknown_members,
 )
 from bridge.jobs.open_transactions import find_held_back_topics
-from bridge.kafka.clients import AdminClient, KafkaException, admin_client, client_fault, consumer_client, explain_error
-from bridge.kafka.consumer_groups import find_first_reads
+from bridge.kafka.clients import (
+    AdminClient,
+    KafkaException,
+    admin_client,
+    client_fault,
+    consumer_client,
+    explain_error,
+    group_protocol,
+)
+from bridge.kafka.consumer_groups import describe_protocol, find_first_reads, read_members
 from bridge.kafka.control_topic import read_published_decisions
 from bridge.kafka.managed_topic import ManagedTopic, TopicKind
 from bridge.kafka.partition_offsets import ExtentReader
@@ -183,17 +191,28 @@ def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFindi
         return
     yield CheckFinding("ok", f"Kafka at {place} answers.")
     yield from _topics(app, admin, chosen, routes)
-    yield from _other_redis(admin, chosen, routes)
+    yield from _protocol(chosen)
+    yield from _other_redis(chosen, routes)
     yield from _first_reads(chosen, routes)
 
 
-def _other_redis(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
+def _protocol(chosen: Settings) -> Iterator[CheckFinding]:
+    try:
+        members = read_members(chosen, chosen.group, ANSWER_WITHIN)
+    except KafkaUnavailable as error:
+        yield CheckFinding("warning", f"the protocol of the group {chosen.group!r} is not known: {error}")
+        return
+    moves = bool(members.size) and members.protocol != group_protocol(chosen.kafka)
+    yield CheckFinding("warning" if moves else "ok", describe_protocol(chosen, members))
+
+
+def _other_redis(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     """Yield a fault if an application with another Redis uses the group."""
     if (ledger := Ledger.from_settings(chosen)) is None:
         return
     try:
         with closing(ledger):
-            foreign = find_foreign_topics(admin, chosen, ledger, routes.topics)
+            foreign = find_foreign_topics(chosen, ledger, routes.topics)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         yield CheckFinding("warning", unknown_members(chosen.group, str(error)))
         return

@@ -274,7 +274,7 @@ def _find_other_application(settings: Settings, routes: Routes) -> tuple[tuple[s
         return (), ""
     try:
         with closing(ledger):
-            foreign = find_foreign_topics(admin_client(settings.kafka), settings, ledger, routes.topics)
+            foreign = find_foreign_topics(settings, ledger, routes.topics)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         return (), unknown_members(settings.group, str(error))
     return ((), unknown_members(settings.group)) if foreign is None else (foreign, "")

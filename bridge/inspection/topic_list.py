@@ -79,19 +79,19 @@ def list_topics(app: Celery, settings: Settings, routes: Routes, *, create: bool
             listed = {seen.ours.name: (seen.partitions or 0) - len(seen.leaderless) for seen in surveyed}
             made = {name: count for name, count in made.items() if listed.get(name, 0) < count}
             time.sleep(0.1 if made else 0.0)
-    foreign, unknown = _other_application(admin, settings, routes)
+    foreign, unknown = _other_application(settings, routes)
     return TopicList(
         surveyed, _count_unsettled(settings, routes, list_waiting_topics(surveyed)), settings.group, foreign, unknown
     )
 
 
-def _other_application(admin: AdminClient, settings: Settings, routes: Routes) -> tuple[Sequence[str], str]:
+def _other_application(settings: Settings, routes: Routes) -> tuple[Sequence[str], str]:
     """Return the topics of another application that uses the group, and why that is not known."""
     if (ledger := Ledger.from_settings(settings)) is None:
         return (), ""
     try:
         with closing(ledger):
-            foreign = find_foreign_topics(admin, settings, ledger, routes.topics)
+            foreign = find_foreign_topics(settings, ledger, routes.topics)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         return (), unknown_members(settings.group, str(error))
     return foreign or (), unknown_members(settings.group) if foreign is None else ""

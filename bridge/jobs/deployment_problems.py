@@ -8,7 +8,6 @@ from typing import Any, Final
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.formats.text_forms import format_count
 from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_known_since, format_since
-from bridge.kafka.clients import AdminClient
 from bridge.kafka.consumer_groups import find_consumed_topics
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.ledger import Ledger
@@ -221,9 +220,7 @@ def _divided_since(facts: GroupFacts, sides: Iterable[Sequence[str]]) -> float |
 logger = logging.getLogger(__name__)
 
 
-def find_foreign_topics(
-    admin: AdminClient, settings: Settings, ledger: Ledger, sources: Collection[str]
-) -> tuple[str, ...] | None:
+def find_foreign_topics(settings: Settings, ledger: Ledger, sources: Collection[str]) -> tuple[str, ...] | None:
     """Return the topics that a member of the group consumes which no bridge or worker of this Redis handles.
 
     `None`: the group is rebalancing.
@@ -235,7 +232,7 @@ def find_foreign_topics(
         KafkaUnavailable: Kafka did not say who is in the group.
         LedgerUnavailable: Redis did not say who lives.
     """
-    consumed = find_consumed_topics(admin, settings.group)
+    consumed = find_consumed_topics(settings)
     if consumed is None:
         return None
     if not consumed or not sources:

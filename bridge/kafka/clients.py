@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -28,10 +29,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 __all__ = [
+    "BROKERS_OWN",
+    "CLASSIC",
+    "NEW_PROTOCOL",
     "TIMESTAMP_LOG_APPEND_TIME",
     "AdminClient",
     "ConfigResource",
     "Consumer",
+    "ConsumerGroupState",
     "ConsumerGroupTopicPartitions",
     "FatalErrorCatcher",
     "IsolationLevel",
@@ -47,6 +52,7 @@ __all__ = [
     "admin_client",
     "consumer_client",
     "explain_error",
+    "group_protocol",
     "headers_of",
     "learn_topics",
     "mock_cluster",
@@ -90,6 +96,16 @@ class RepeatFilter(logging.Filter):
 librdkafka = logging.getLogger("bridge.librdkafka")
 librdkafka.addFilter(RepeatFilter())
 
+#: The two protocols of consumer groups, as `group.protocol` names them; the second is KIP-848's.
+CLASSIC: Final = "classic"
+NEW_PROTOCOL: Final = "consumer"
+#: What the broker decides for a group of the new protocol, by each property that librdkafka refuses then.
+BROKERS_OWN: Mapping[str, str] = {
+    "session.timeout.ms": "the broker's group.consumer.session.timeout.ms is in force",
+    "heartbeat.interval.ms": "the broker's group.consumer.heartbeat.interval.ms is in force",
+    "partition.assignment.strategy": "the broker assigns partitions",
+    "group.protocol.type": "that protocol has no types",
+}
 #: The consumer's properties unless a KAFKA_ variable sets them.
 CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "auto.offset.reset": "earliest",
@@ -125,6 +141,8 @@ FIXED = frozenset(CONSUMER_FIXED) | frozenset(PRODUCER_FIXED) | {"group.id"}
 #: librdkafka warns at every start if a client gets a property of another kind of client.
 _CONSUMER_ONLY = frozenset(CONSUMER_DEFAULTS) | {
     "group.instance.id",
+    "group.protocol",
+    "group.remote.assignor",
     "max.poll.interval.ms",
     "fetch.min.bytes",
 }
@@ -156,17 +174,19 @@ def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any)
     """
     _debug(properties)
     taken = {name: value for name, value in properties.items() if name not in _PRODUCER_ONLY}
-    return Consumer(
-        {
-            **CONSUMER_DEFAULTS,
-            **taken,
-            **CONSUMER_FIXED,
-            "auto.offset.reset": "earliest",
-            "group.id": group,
-            **callbacks,
-        },
-        logger=librdkafka,
-    )
+    chosen = {**CONSUMER_DEFAULTS, **taken, **CONSUMER_FIXED, "auto.offset.reset": "earliest", "group.id": group}
+    if group_protocol(properties) == NEW_PROTOCOL:
+        chosen = {name: value for name, value in chosen.items() if name not in BROKERS_OWN}
+    return Consumer({**chosen, **callbacks}, logger=librdkafka)
+
+
+def group_protocol(properties: Mapping[str, Any]) -> str:
+    """Return the protocol of consumer groups that these properties choose.
+
+    >>> group_protocol({}), group_protocol({"group.protocol": "CONSUMER"})
+    ('classic', 'consumer')
+    """
+    return str(properties.get("group.protocol", CLASSIC)).lower()
 
 
 def learn_topics(consumer: Consumer) -> str:
@@ -215,6 +235,20 @@ _IN_WORDS: Final = {
     KafkaError._WAIT_COORD: "no broker is the coordinator of the consumer group yet",
     KafkaError.NOT_LEADER_FOR_PARTITION: "another broker becomes the leader of the partition, which takes seconds",
     KafkaError.LEADER_NOT_AVAILABLE: NO_LEADER,
+    # Of the new protocol of consumer groups (KIP-848).
+    KafkaError.STALE_MEMBER_EPOCH: "the group has a new assignment, which this member learns with its next heartbeat",
+    KafkaError.FENCED_MEMBER_EPOCH: "the group went on without this member, which joins again",
+}
+
+
+#: Errors after which a member of a group of the new protocol (KIP-848) cannot go on, in words.
+_FATAL_IN_WORDS: Final = {
+    KafkaError.GROUP_ID_NOT_FOUND: "the group still has members by the protocol 'classic', and Kafka does not move it "
+    "while they run: stop them all, then start with KAFKA_GROUP_PROTOCOL=consumer",
+    KafkaError.UNRELEASED_INSTANCE_ID: "another member has this group.instance.id; that of a killed one is free again "
+    "after the broker's session timeout",
+    KafkaError.UNSUPPORTED_VERSION: "this Kafka has no groups by the protocol 'consumer', which came with Kafka 4.0",
+    KafkaError._UNSUPPORTED_FEATURE: "this Kafka has no groups by the protocol 'consumer', which came with Kafka 4.0",
 }
 
 
@@ -224,6 +258,11 @@ def explain_error(error: object) -> str:
         error = error.args[0]
     if not isinstance(error, KafkaError):
         return str(error)
+    if error.code() == KafkaError._FATAL:
+        # It has no code of its cause, only that one's text.
+        for code, advice in _FATAL_IN_WORDS.items():
+            if (cause := KafkaError(code)).str() in error.str():
+                return f"{advice} ({cause.name()})"
     words = _IN_WORDS.get(error.code())
     return f"{words} ({error.name()})" if words else str(error.str())
 

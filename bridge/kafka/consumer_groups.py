@@ -1,6 +1,5 @@
 """The consumer groups of a topic: their committed offsets, and the records that a new group is about to read."""
 
-import struct
 import warnings
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -12,12 +11,17 @@ from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.kafka.clients import (
+    CLASSIC,
+    NEW_PROTOCOL,
     AdminClient,
+    ConsumerGroupState,
+    KafkaError,
     KafkaException,
     TopicPartition,
     admin_client,
     consumer_client,
     explain_error,
+    group_protocol,
 )
 from bridge.kafka.partition_offsets import Extent, ExtentReader, is_offset, read_committed_offsets
 from bridge.kafka.topic_admin import read_cluster
@@ -25,11 +29,17 @@ from bridge.settings import Settings
 
 #: Seconds for one request to Kafka.
 ANSWER_WITHIN: Final = 10.0
-#: States of a group without assigned partitions yet.
-REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
-#: The state in which `list_groups` has a group of another protocol (KIP-848), without members, also if it has some: it
-#: cannot describe it.
-UNDESCRIBED: Final = "Dead"
+#: Seconds after which librdkafka itself gives a request up: the most that it takes.
+NO_TIMEOUT: Final = 3600.0
+#: The states of a group in which some members have no partitions yet. librdkafka does not know those of the new
+#: protocol, in which the group assigns them, or members have not confirmed them.
+REBALANCING: Final = frozenset(
+    {
+        ConsumerGroupState.PREPARING_REBALANCING,
+        ConsumerGroupState.COMPLETING_REBALANCING,
+        ConsumerGroupState.UNKNOWN,
+    }
+)
 #: The protocol types of groups that commit offsets: of consumers, and of groups that never had a member.
 COMMITTING: Final = frozenset({"consumer", ""})
 #: Groups whose commits are read at once: each takes a client, and some milliseconds.
@@ -92,80 +102,86 @@ def _read_commits(settings: Settings, places: Sequence[Place], group: str) -> di
     }
 
 
-def _list_groups(admin: AdminClient, group: str | None = None, within: float = ANSWER_WITHIN) -> list[Any]:
-    """Return Kafka's groups with their members: all, or the one of this name, if it exists.
-
-    librdkafka (seen: 2.16.0) aborts the process if a request of `describe_consumer_groups` or
-    `list_consumer_group_offsets` times out while no broker responds, and one comes back
-    (`rd_kafka_enq_once_del_source_return: Assertion failed`). `list_groups` is safe.
+def _list_groups(admin: AdminClient) -> list[Any]:
+    """Return all groups of Kafka. The admin client's own request for them is not safe in an outage (`read_members`).
 
     Raises:
         KafkaException: Kafka did not answer.
     """
-    listed: list[Any] = [
-        *(admin.list_groups(timeout=within) if group is None else admin.list_groups(group, timeout=within))
-    ]
-    if group is not None:
-        listed = [listing for listing in listed if str(listing.id) == group]
+    listed: list[Any] = [*admin.list_groups(timeout=ANSWER_WITHIN)]
     for listing in listed:
         if listing.error is not None:
             raise KafkaException(listing.error)
     return listed
 
 
-def has_members(settings: Settings, group: str, within: float = ANSWER_WITHIN) -> bool:
-    """Return whether a group has a member.
+class ConsumerGroup(NamedTuple):
+    """A consumer group with its members, as its coordinator has them.
+
+    Attributes:
+        protocol: `classic`, or `consumer` (KIP-848) as soon as one member has joined by it.
+        size: how many there are; one that was killed counts until its session has timed out.
+        rebalancing: whether some have no partitions yet, or have not given theirs up.
+        topics: the topics whose partitions they have.
+    """
+
+    protocol: str
+    size: int
+    rebalancing: bool
+    topics: frozenset[str]
+
+
+def read_members(settings: Settings, group: str, within: float = ANSWER_WITHIN) -> ConsumerGroup:
+    """Return the members of a group, of either protocol; none of a group that does not exist.
+
+    It asks the group's coordinator alone, by a client of its own. librdkafka (seen: 2.16.0) aborts the process if such
+    a request times out while no broker responds, and one comes back (`rd_kafka_enq_once_del_source_return: Assertion
+    failed`). So the request has no time-out of its own: when the answer is too late, it ends with its client.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer, or this user lacks the permission.
+    """
+    admin = admin_client(settings.kafka)
+    (future,) = admin.describe_consumer_groups([group], request_timeout=NO_TIMEOUT).values()
+    try:
+        described: Any = future.result(within)
+    except (KafkaException, TimeoutError) as error:
+        if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return ConsumerGroup(CLASSIC, 0, False, frozenset())
+        why = explain_error(error) or f"there was no answer for {within:g} s"
+        raise KafkaUnavailable(f"Kafka did not list the members of the group {group!r}: {why}.") from None
+    return ConsumerGroup(
+        described.type.name.lower(),
+        len(described.members),
+        described.state in REBALANCING,
+        frozenset(place.topic for member in described.members for place in member.assignment.topic_partitions),
+    )
+
+
+def describe_protocol(settings: Settings, members: ConsumerGroup) -> str:
+    """Return which protocol the group uses, and whether these settings choose the other one (pure)."""
+    chosen = group_protocol(settings.kafka)
+    if not members.size:
+        return f"the group {settings.group!r} has no member: a bridge joins by the protocol {chosen!r}."
+    uses = f"the group {settings.group!r} uses the protocol {members.protocol!r}"
+    if members.protocol == chosen:
+        return f"{uses}."
+    moves = (
+        "Kafka does not move it while these members run, so stop all of its bridges before the first start with them"
+        if chosen == NEW_PROTOCOL
+        else f"the group goes back when its last member by {members.protocol!r} has left"
+    )
+    return f"{uses}, and these settings choose {chosen!r}: {moves}."
+
+
+def find_consumed_topics(settings: Settings) -> frozenset[str] | None:
+    """Return the topics whose partitions living members of the group have; `None` during a rebalance.
 
     Raises:
         KafkaUnavailable: Kafka did not list the members.
     """
-    return any(description.members for description in _list_group(admin_client(settings.kafka), group, within))
-
-
-def find_consumed_topics(admin: AdminClient, group: str) -> frozenset[str] | None:
-    """Return the topics whose partitions living members of a group have; `None` during a rebalance.
-
-    Raises:
-        KafkaUnavailable: Kafka did not list the members, or the group has or had some of another protocol.
-    """
-    listed = _list_group(admin, group)
-    if any(each.state == UNDESCRIBED for each in listed):
-        raise KafkaUnavailable(
-            f"Kafka did not list the members of the group {group!r}: it has or had members of another protocol than "
-            "the bridge's, the new one of consumers (KIP-848)."
-        )
-    if any(each.state in REBALANCING for each in listed):
-        return None
-    return frozenset(
-        topic for each in listed for member in each.members for topic in read_assigned_topics(member.assignment)
-    )
-
-
-def _list_group(admin: AdminClient, group: str, within: float = ANSWER_WITHIN) -> list[Any]:
-    try:
-        return _list_groups(admin, group, within)
-    except KafkaException as error:
-        raise KafkaUnavailable(
-            f"Kafka did not list the members of the group {group!r}: {explain_error(error)}."
-        ) from None
-
-
-def read_assigned_topics(assignment: bytes | None) -> list[str]:
-    """Return the topics in the assignment of a group's member.
-
-    It is a ConsumerProtocolAssignment: a version, and an array of topics with their partitions, all big-endian
-    (https://kafka.apache.org/protocol). An assignment that cannot be read names no topic.
-    """
-    topics, at, data = [], 6, assignment or b""
-    try:
-        for _ in range(struct.unpack_from(">i", data, 2)[0]):
-            (length,) = struct.unpack_from(">h", data, at)
-            topics.append(data[at + 2 : at + 2 + length].decode())
-            at += 2 + length
-            at += 4 + 4 * struct.unpack_from(">i", data, at)[0]
-    except (struct.error, UnicodeDecodeError):
-        return []
-    return topics
+    members = read_members(settings, settings.group)
+    return None if members.rebalancing else members.topics
 
 
 #: Maximum number of other groups that are named.

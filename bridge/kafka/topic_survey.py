@@ -95,7 +95,7 @@ def survey_topics(
     known = cluster.shapes
     listed = [
         *list_group_topics(settings, routes, known, changed),
-        *(() if others is None else _left_over(admin, settings, routes, known, frozenset(others))),
+        *(() if others is None else _left_over(settings, routes, known, frozenset(others))),
     ]
     if cluster.is_mock:
         return [
@@ -172,7 +172,7 @@ def _use(settings: Settings, routes: Routes, ours: ManagedTopic) -> TopicUse:
 
 
 def _left_over(
-    admin: AdminClient, settings: Settings, routes: Routes, known: Collection[str], others: frozenset[str]
+    settings: Settings, routes: Routes, known: Collection[str], others: frozenset[str]
 ) -> Iterator[tuple[ManagedTopic, TopicUse]]:
     """Yield the retry topics of sources without handlers on which this group has commits.
 
@@ -187,7 +187,7 @@ def _left_over(
     if not ours:
         return
     try:
-        consumed = find_consumed_topics(admin, settings.group)
+        consumed = find_consumed_topics(settings)
     except KafkaUnavailable:
         return
     if consumed is None:

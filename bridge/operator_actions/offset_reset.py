@@ -16,6 +16,7 @@ from bridge.kafka.clients import (
     admin_client,
     explain_error,
 )
+from bridge.kafka.consumer_groups import read_members
 from bridge.kafka.partition_offsets import Extent, find_offsets_at, read_extents
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory, Mark
@@ -173,26 +174,18 @@ def _begin(extent: Extent) -> int:
 def _check_stopped(settings: Settings) -> None:
     """Require that no bridge runs: its ledger must not change under it.
 
-    It asks the group's coordinator alone: `list_groups` asks every broker, and fails if one does not respond. The
-    request can abort librdkafka in an outage that it waits through (bridge.kafka.consumer_groups), which ends this
-    command alone, before anything has changed.
-
     Raises:
         CannotReset: the group has members.
         KafkaUnavailable: its coordinator did not answer.
     """
-    admin = admin_client(settings.kafka)
-    (future,) = admin.describe_consumer_groups([settings.group], request_timeout=ANSWER_WITHIN).values()
     try:
-        members = future.result(ANSWER_WITHIN * 2).members
-    except (KafkaException, TimeoutError) as error:
-        if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return
+        members = read_members(settings, settings.group, 2 * ANSWER_WITHIN)
+    except KafkaUnavailable as error:
         raise KafkaUnavailable(
-            f"Kafka did not say whether a bridge of group {settings.group!r} runs: {explain_error(error)}. Nothing has "
-            "changed; try again when it answers."
+            f"Kafka did not say whether a bridge of group {settings.group!r} runs: {error} Nothing has changed; try "
+            "again when it answers."
         ) from None
-    if members:
+    if members.size:
         raise _running(settings)
 
 

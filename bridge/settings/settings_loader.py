@@ -141,7 +141,7 @@ def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[
                 )
             )
             properties[name] = environ[variable]
-    return properties, ignored, wrong
+    return properties, ignored, [*wrong, *settings_validation.find_protocol_faults(properties)]
 
 
 class SettingsAndRoutes(NamedTuple):

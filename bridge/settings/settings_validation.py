@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from bridge.formats.schema_registry import REGISTRY_VARIABLES
 from bridge.handler_routes import Routes
-from bridge.kafka.clients import FIXED, property_fault
+from bridge.kafka.clients import BROKERS_OWN, FIXED, NEW_PROTOCOL, group_protocol, property_fault
 from bridge.settings.address_values import (
     BROKERS,
     find_unsupported_broker,
@@ -21,6 +21,7 @@ from bridge.settings.address_values import (
     read_networks,
     split_list,
 )
+from bridge.settings.librdkafka_properties import variable_name
 from bridge.settings.masked_fields import read_mask_rules
 from bridge.settings.setting_defaults import (
     OWN_APP,
@@ -282,6 +283,17 @@ def find_property_fault(variable: str, name: str, value: str) -> str | None:
         return None
     shown = fault.replace(value, "…") if _SECRET.search(name) else fault
     return f"{variable}: {shown.strip()}."
+
+
+def find_protocol_faults(properties: Mapping[str, str]) -> list[str]:
+    """Return a fault for each property that the broker decides for groups of the new protocol (KIP-848)."""
+    if group_protocol(properties) != NEW_PROTOCOL:
+        return []
+    return [
+        f"{variable_name(name)} has no meaning with KAFKA_GROUP_PROTOCOL=consumer: {why}. Remove the variable."
+        for name, why in BROKERS_OWN.items()
+        if name in properties
+    ]
 
 
 def find_celery_faults(app: Celery) -> list[str]:

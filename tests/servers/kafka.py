@@ -147,6 +147,11 @@ class KafkaServer(Server):
             "group.initial.rebalance.delay.ms": "0",
             # So that a test of a killed consumer need not wait 6 s for its partitions.
             "group.min.session.timeout.ms": "1000",
+            # The same for the new protocol of groups (KIP-848), whose times no client chooses.
+            "group.consumer.min.session.timeout.ms": "1000",
+            "group.consumer.session.timeout.ms": "3000",
+            "group.consumer.min.heartbeat.interval.ms": "100",
+            "group.consumer.heartbeat.interval.ms": "500",
             # After kill -9 the controller keeps the dead broker's seat for this long.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",

@@ -23,6 +23,20 @@ def test_librdkafka_itself_says_which_properties_it_takes(name, value, fault):
     assert found == fault or (fault is not None and found is not None and fault in found)
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (KafkaError.GROUP_ID_NOT_FOUND, "stop them all, then start with KAFKA_GROUP_PROTOCOL=consumer"),
+        (KafkaError.UNRELEASED_INSTANCE_ID, "another member has this group.instance.id"),
+        (KafkaError.UNSUPPORTED_VERSION, "which came with Kafka 4.0 (UNSUPPORTED_VERSION)"),
+    ],
+)
+def test_the_cause_of_a_fatal_error_is_read_from_its_text(code: int, words: str):
+    text = f"Fatal error: {KafkaError(code).str()}: ConsumerGroupHeartbeat fatal error: {KafkaError(code).str()}"
+    assert words in explain_error(KafkaError(KafkaError._FATAL, text))
+    assert explain_error(KafkaError(KafkaError._FATAL, "Fatal error: else")) == "Fatal error: else"
+
+
 def line(text: str) -> logging.LogRecord:
     return logging.LogRecord("bridge.librdkafka", logging.ERROR, __file__, 1, text, (), None)
 

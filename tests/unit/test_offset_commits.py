@@ -54,6 +54,42 @@ class Assigned(dict[Any, Any]):
         return "handoff"
 
 
+class Reassigned(Slow):
+    """A consumer whose group (KIP-848) has had a new assignment before the first commits."""
+
+    def __init__(self, stale: int) -> None:
+        super().__init__()
+        self.stale = stale
+        self.answers.set()
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
+        if self.stale:
+            self.stale -= 1
+            raise KafkaException(KafkaError(KafkaError.STALE_MEMBER_EPOCH))
+        return super().commit(offsets, asynchronous)
+
+
+def test_a_last_commit_with_an_epoch_that_is_over_is_tried_again_at_once(monkeypatch):
+    monkeypatch.setattr(offset_commits, "STALE_PAUSE", 0.001)
+    assigned: Any = Assigned()
+    consumer: Any = Reassigned(2)
+    commits = OffsetCommits(assigned, None, False, BridgeMetrics())
+    commits.commit(consumer, set(), wait=True)
+    assert assigned.committed == {PLACE: 7}
+
+
+@pytest.mark.parametrize("code", [KafkaError.STALE_MEMBER_EPOCH, KafkaError.FENCED_MEMBER_EPOCH])
+def test_a_refused_commit_counts_as_none_and_is_made_again(code: int):
+    assigned: Any = Assigned()
+    consumer: Any = Slow()
+    commits = OffsetCommits(assigned, None, False, BridgeMetrics())
+    for _ in range(2):
+        commits.commit(consumer, set(), wait=False)
+        assert not commits.take_answer(KafkaError(code), consumer.sent[-1:])
+        assert assigned.committed == {PLACE: 3}
+    assert [each.offset for each in consumer.sent] == [7, 7]
+
+
 def test_a_commit_that_kafka_does_not_answer_is_not_waited_for_and_its_late_answer_counts(monkeypatch):
     monkeypatch.setattr(offset_commits, "COMMIT_WITHIN", 0.05)
     assigned: Any = Assigned()

@@ -326,6 +326,25 @@ def test_every_fault_is_listed_at_once(read):
     assert len(found) == 9
 
 
+def test_what_the_broker_decides_for_a_group_of_the_new_protocol_is_refused(read):
+    found = faults(
+        read,
+        KAFKA_GROUP_PROTOCOL="Consumer",
+        KAFKA_SESSION_TIMEOUT_MS="6000",
+        KAFKA_HEARTBEAT_INTERVAL_MS="500",
+        KAFKA_GROUP_REMOTE_ASSIGNOR="range",
+        KAFKA_GROUP_INSTANCE_ID="one",
+        KAFKA_MAX_POLL_INTERVAL_MS="60000",
+    )
+    assert [*found] == [
+        "KAFKA_SESSION_TIMEOUT_MS has no meaning with KAFKA_GROUP_PROTOCOL=consumer: the broker's "
+        "group.consumer.session.timeout.ms is in force. Remove the variable.",
+        "KAFKA_HEARTBEAT_INTERVAL_MS has no meaning with KAFKA_GROUP_PROTOCOL=consumer: the broker's "
+        "group.consumer.heartbeat.interval.ms is in force. Remove the variable.",
+    ]
+    assert read(KAFKA_GROUP_PROTOCOL="classic", KAFKA_SESSION_TIMEOUT_MS="6000").kafka["session.timeout.ms"] == "6000"
+
+
 def test_a_variable_that_kubernetes_has_set_for_a_service_is_said_to_be_its(read):
     (said,) = faults(read, BRIDGE_HTTP_PORT="tcp://10.0.0.1:8090")
     assert "BRIDGE_HTTP_PORT" in said

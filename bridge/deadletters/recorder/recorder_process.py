@@ -15,7 +15,7 @@ from bridge.deadletters.recorder.recorder import Recorder
 from bridge.errors import BridgeError, KafkaUnavailable
 from bridge.formats.text_forms import format_count
 from bridge.health_server import Sidecar
-from bridge.kafka.consumer_groups import has_members
+from bridge.kafka.consumer_groups import read_members
 from bridge.kafka.partition_offsets import read_extents
 from bridge.readiness import decide_readiness
 from bridge.settings import Settings
@@ -89,7 +89,7 @@ def record_meanwhile(desk: DeadLetterService) -> Iterator[None]:
 def _runs_elsewhere(settings: Settings) -> bool:
     """Return whether the recorders' consumer group has a member; false if Kafka does not answer."""
     try:
-        return has_members(settings, name_recorder_group(settings), ANSWER_WITHIN)
+        return read_members(settings, name_recorder_group(settings), ANSWER_WITHIN).size > 0
     except KafkaUnavailable:
         return False
 
