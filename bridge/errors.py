@@ -57,6 +57,10 @@ class KafkaUnavailable(BridgeError):
     """Kafka did not answer in time."""
 
 
+class TokenUnavailable(BridgeError):
+    """The function of KAFKA_OAUTH_CB gave no token for Kafka; the message names the setting."""
+
+
 class ConsumerFailed(BridgeError):
     """Kafka's client cannot go on, but a new one can: the bridge ends, to be restarted."""
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -11,7 +12,14 @@ from celery import Celery
 
 from bridge import settings
 from bridge.dispatch.celery_broker import find_broker_fault, make_broker_connection
-from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, RegistryUnavailable, UnfitRedis
+from bridge.errors import (
+    KafkaUnavailable,
+    LedgerCannotFsync,
+    LedgerUnavailable,
+    RegistryUnavailable,
+    TokenUnavailable,
+    UnfitRedis,
+)
 from bridge.formats.group_decision import find_changed_policies
 from bridge.formats.schema_registry import SchemaRegistry
 from bridge.formats.text_forms import format_count, inflect_verb
@@ -32,6 +40,7 @@ from bridge.jobs.deployment_problems import (
 )
 from bridge.jobs.open_transactions import find_held_back_topics
 from bridge.kafka.clients import (
+    OAUTH_CB,
     AdminClient,
     KafkaException,
     admin_client,
@@ -51,6 +60,7 @@ from bridge.ledger.redis_connection import explain_refused_login
 from bridge.ledger.redis_health import check_redis_fit
 from bridge.settings import OWN_APP, Settings, hide_password, hide_passwords_in, is_redis
 from bridge.settings.app_discovery import import_handlers
+from bridge.settings.oauth_token import OAuthTokenSource
 from lossless.transport import eviction_risk, refuse_unfit, risks
 from lossless.transport.redis_outage import advise_redis_error
 
@@ -176,6 +186,13 @@ def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
 
 def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     place = hide_password(chosen.kafka["bootstrap.servers"])
+    if isinstance(source := chosen.kafka.get(OAUTH_CB), OAuthTokenSource):
+        try:
+            left = source.fetch(chosen.kafka.get("sasl.oauthbearer.config", "")).expires - time.time()
+        except TokenUnavailable as error:
+            yield CheckFinding("fault", str(error))
+            return
+        yield CheckFinding("ok", f"{source.words} gives a token, which expires in {left:,.0f} s.")
     log_lines: list[str] = []
     admin: AdminClient | None = None
     try:

@@ -147,6 +147,8 @@ _CONSUMER_ONLY = frozenset(CONSUMER_DEFAULTS) | {
     "fetch.min.bytes",
 }
 _PRODUCER_ONLY = frozenset({"linger.ms", "message.timeout.ms", "compression.type", "compression.codec", "batch.size"})
+#: confluent-kafka's property for the tokens of a login; ours holds an OAuthTokenSource (bridge.settings.oauth_token).
+OAUTH_CB: Final = "oauth_cb"
 _UNKNOWN = "celery.kafka.bridge.unknown"
 
 
@@ -173,7 +175,7 @@ def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any)
     position is gone it restarts at the log's beginning: `latest` would skip all existing records.
     """
     _debug(properties)
-    taken = {name: value for name, value in properties.items() if name not in _PRODUCER_ONLY}
+    taken = _with_login({name: value for name, value in properties.items() if name not in _PRODUCER_ONLY})
     chosen = {**CONSUMER_DEFAULTS, **taken, **CONSUMER_FIXED, "auto.offset.reset": "earliest", "group.id": group}
     if group_protocol(properties) == NEW_PROTOCOL:
         chosen = {name: value for name, value in chosen.items() if name not in BROKERS_OWN}
@@ -212,7 +214,7 @@ def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer
     """
     _debug(properties)
     return Producer(
-        {**PRODUCER_DEFAULTS, **_shared(properties), **PRODUCER_FIXED, **callbacks},
+        {**PRODUCER_DEFAULTS, **_with_login(_shared(properties)), **PRODUCER_FIXED, **callbacks},
         logger=librdkafka,
     )
 
@@ -220,7 +222,7 @@ def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer
 def admin_client(properties: Mapping[str, Any], **callbacks: Any) -> AdminClient:
     """Return a client that reads metadata and creates topics."""
     _debug(properties)
-    return AdminClient({**_shared(properties), **callbacks}, logger=librdkafka)
+    return AdminClient({**_with_login(_shared(properties)), **callbacks}, logger=librdkafka)
 
 
 #: The reason of a partition that nobody can read or write.
@@ -324,7 +326,7 @@ def client_fault(properties: Mapping[str, Any]) -> str | None:
     Some faults show only then, such as a mechanism or a certificate's file. This does not connect.
     """
     try:
-        admin_client(properties)
+        admin_client({name: value for name, value in properties.items() if name != OAUTH_CB})
     except KafkaException as error:
         return str(error.args[0].str()).rstrip(". ")
     return None
@@ -334,6 +336,16 @@ def _debug(properties: Mapping[str, Any]) -> None:
     """Show all lines of librdkafka if KAFKA_DEBUG is set, whatever the log level."""
     if properties.get("debug"):
         librdkafka.setLevel(logging.DEBUG)
+
+
+def _with_login(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties of one client, with a callback of its own if a function gives its tokens.
+
+    confluent-kafka 2.16.1 sleeps for a second in the constructor of such a client (wait_for_oauth_token_set).
+    """
+    if (source := properties.get(OAUTH_CB)) is not None:
+        properties[OAUTH_CB] = source.make_callback(properties.get("sasl.oauthbearer.config", ""))
+    return properties
 
 
 def _shared(properties: Mapping[str, Any]) -> dict[str, Any]:

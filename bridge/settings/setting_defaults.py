@@ -116,6 +116,7 @@ class EnvironmentSettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     BRIDGE_GROUP: str = DEFAULT_GROUP
+    KAFKA_OAUTH_CB: str = ""
     BRIDGE_HTTP_HOST: str = Field(default="0.0.0.0")
     DEADLETTERS_HTTP_HOST: str = Field(default="0.0.0.0")
     WORKER_METRICS_HOST: str = Field(default="0.0.0.0")
@@ -158,7 +159,7 @@ class Settings:
     """The settings of bridge and worker; the repr shows no secret.
 
     Attributes:
-        kafka: librdkafka properties, with `bootstrap.servers`.
+        kafka: librdkafka properties, with `bootstrap.servers`, and the source of tokens as `oauth_cb`.
         ignored: names of KAFKA_ variables that librdkafka does not know; they are left out.
         unread: a sentence for each unknown variable that resembles a known one.
         unread_by_desk: a sentence for each unknown DEADLETTERS_ variable; faults for the dead-letter store.
@@ -169,7 +170,7 @@ class Settings:
     file: FileSettings
     environment: EnvironmentSettings
     broker_url: str = field(repr=False)
-    kafka: Mapping[str, str] = field(repr=False)
+    kafka: Mapping[str, Any] = field(repr=False)
     ignored: tuple[str, ...] = ()
     app: str = "tasks"
     unread: tuple[str, ...] = ()

@@ -3,15 +3,17 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from inspect import ismodule
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from celery import Celery
 from pydantic import ValidationError
 
 from bridge.errors import SettingsError
 from bridge.handler_routes import Routes, find_routes
+from bridge.kafka.clients import OAUTH_CB
 from bridge.settings import app_discovery, settings_validation, unknown_variables
 from bridge.settings.app_discovery import explain_no_handler
+from bridge.settings.oauth_token import load_token_source
 from bridge.settings.setting_defaults import OWN_APP, EnvironmentSettings, FileSettings, Settings
 from bridge.telemetry.otel_sdk import explain_no_export
 
@@ -33,6 +35,7 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
     file, in_file = _file_settings(app)
     environment, in_environment = _environment(environ)
     kafka, ignored, in_kafka = _kafka_properties(environ)
+    in_login = _add_token_source(kafka, environment.KAFKA_OAUTH_CB)
     config_file = app_discovery.find_config_file(app, environ)
     warnings = filter(None, [app_discovery.warn_of_foreign_config(config_file, environ)])
     settings = Settings(
@@ -54,6 +57,7 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
         *in_file,
         *in_environment,
         *in_kafka,
+        *in_login,
         *settings_validation.find_celery_faults(app),
         *settings_validation.find_pattern_faults(file, settings.group),
         *settings_validation.find_redis_faults(settings),
@@ -122,9 +126,22 @@ def _environment(environ: Mapping[str, str]) -> tuple[EnvironmentSettings, list[
     return found, settings_validation.find_environment_faults(found)
 
 
-def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str], list[str]]:
+def _add_token_source(kafka: dict[str, Any], name: str) -> list[str]:
+    """Add the source of tokens that KAFKA_OAUTH_CB names; return the faults of the login."""
+    if faults := settings_validation.find_login_faults(kafka, name):
+        return faults
+    try:
+        if name:
+            kafka[OAUTH_CB] = load_token_source("KAFKA_OAUTH_CB", name)
+    except SettingsError as error:
+        return [*error.faults]
+    return []
+
+
+def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return librdkafka's properties, the unknown variables, and the faults of the others."""
-    properties, ignored, wrong = {"bootstrap.servers": "localhost:9092"}, [], []
+    properties: dict[str, Any] = {"bootstrap.servers": "localhost:9092"}
+    ignored, wrong = [], []
     for variable in sorted(environ):
         if not variable.startswith("KAFKA_") or not environ[variable] or variable in EnvironmentSettings.model_fields:
             continue

@@ -296,6 +296,31 @@ def find_protocol_faults(properties: Mapping[str, str]) -> list[str]:
     ]
 
 
+def find_login_faults(kafka: Mapping[str, Any], oauth_cb: str) -> list[str]:
+    """Return a fault if Kafka's clients would wait for a token that nobody gives, or would ask nobody for one.
+
+    Parameters:
+        oauth_cb: the value of KAFKA_OAUTH_CB.
+    """
+    mechanism = str(kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms") or "").upper()
+    protocol = str(kafka.get("security.protocol", "")).upper()
+    by_issuer = str(kafka.get("sasl.oauthbearer.method", "")).lower() == "oidc"
+    if oauth_cb and (mechanism != "OAUTHBEARER" or not protocol.startswith("SASL_")):
+        return [
+            "KAFKA_OAUTH_CB is asked only with KAFKA_SASL_MECHANISM=OAUTHBEARER and KAFKA_SECURITY_PROTOCOL=SASL_SSL: "
+            "set both, or remove it."
+        ]
+    if oauth_cb and by_issuer:
+        return ["KAFKA_OAUTH_CB and KAFKA_SASL_OAUTHBEARER_METHOD=oidc both give tokens: remove one."]
+    unsecured = str(kafka.get("enable.sasl.oauthbearer.unsecure.jwt", "")).lower() in ("true", "t", "1")
+    if mechanism == "OAUTHBEARER" and not (oauth_cb or by_issuer or unsecured):
+        return [
+            "KAFKA_SASL_MECHANISM=OAUTHBEARER needs somebody who gives tokens: an issuer "
+            "(KAFKA_SASL_OAUTHBEARER_METHOD=oidc), or a function (KAFKA_OAUTH_CB=module:function)."
+        ]
+    return []
+
+
 def find_celery_faults(app: Celery) -> list[str]:
     """Return the faults of Celery's own settings with which deliveries are lost, loop or cannot be read."""
     conf = app.conf

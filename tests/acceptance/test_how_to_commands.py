@@ -32,6 +32,7 @@ NOT_RUN: Final = {
     "pip install": "it installs from an index; tests/compose builds the image with the extras",
     "kubectl ": "no cluster is here",
     "helm ": "the same; tests/contract/test_helm_chart.py makes the manifests",
+    "export KAFKA_OAUTH_CB": "it needs a login: tests/integration/test_kafka_logins.py",
     "export CELERY_BROKER_URL='rediss:": "the Redis of this world has no TLS",
 }
 #: What a reader puts in the place of a word of a page, by the word; `…` is a secret.
@@ -39,6 +40,7 @@ PLACEHOLDERS: Final[dict[str, Callable[[PageWorld], str]]] = {
     "localhost:9092": lambda world: world.kafka.bootstrap_servers,
     # The same Kafka, where `orders` has handlers.
     "orders --to-kafka sandbox:9093": lambda world: f"copies --to-kafka {world.kafka.bootstrap_servers}",
+    "KAFKA_SECURITY_PROTOCOL=SSL": lambda _: "KAFKA_SECURITY_PROTOCOL=PLAINTEXT",
     "SASL_SSL": lambda _: "PLAINTEXT",  # the Kafka of the tests has neither users nor certificates
     "DEADLETTERS_SECRET_KEY=…": lambda _: f"DEADLETTERS_SECRET_KEY={b64encode(bytes(32)).decode()}",
     "orders-3-1234": lambda _: "orders-0-0",

@@ -55,15 +55,26 @@ class Issuer:
             self._process.communicate()
             self._process = None
 
-    def says(self, *, key: int = 1, published: int | None = None, alg: str = "RS256", **claims: Any) -> None:
+    def says(
+        self, *, key: int = 1, published: int | None = None, alg: str = "RS256", lives: int = 300, **claims: Any
+    ) -> None:
         """Sign in whoever comes with these claims besides the usual ones; `None`: without that one.
 
         Parameters:
             key: the number of the one that signs.
             published: that of the one that is told; if not the same.
+            lives: the seconds of a token of a machine (`client_credentials`).
         """
         self._told.write_text(
-            json.dumps({"key": key, "published": published or key, "alg": alg, "claims": {"sub": "248", **claims}})
+            json.dumps(
+                {
+                    "key": key,
+                    "published": published or key,
+                    "alg": alg,
+                    "lives": lives,
+                    "claims": {"sub": "248", **claims},
+                }
+            )
         )
 
     def comes_back(self, address: str) -> str:
@@ -114,6 +125,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         form = dict(urllib.parse.parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode()))
         name, _, secret = base64.b64decode(self.headers["authorization"].removeprefix("Basic ")).decode().partition(":")
+        if form["grant_type"] == "client_credentials":
+            # As it is: librdkafka encodes neither, though RFC 6749 says so.
+            self._answer_machine(name, secret)
+            return
         asked = self.codes.pop(form["code"], None)
         digest = hashlib.sha256(form["code_verifier"].encode()).digest()
         if (
@@ -124,12 +139,23 @@ class _Handler(BaseHTTPRequestHandler):
         ):
             self._answer(400, {"error": "invalid_grant", "error_description": SECRET})
         else:
-            self._answer(200, {"access_token": "a", "token_type": "Bearer", "id_token": self._token(asked["nonce"])})
+            self._answer(
+                200, {"access_token": "a", "token_type": "Bearer", "id_token": self._token(nonce=asked["nonce"])}
+            )
 
-    def _token(self, nonce: str) -> str:
+    def _answer_machine(self, name: str, secret: str) -> None:
+        """Give a client a token of its own, as Kafka's clients ask for."""
+        if (name, secret) != (CLIENT, SECRET):
+            self._answer(401, {"error": "invalid_client", "error_description": "Client authentication failed"})
+        else:
+            lives = _told()["lives"]
+            token = self._token(aud="kafka", exp=int(time.time()) + lives, jti=secrets.token_hex(4))
+            self._answer(200, {"access_token": token, "token_type": "Bearer", "expires_in": lives})
+
+    def _token(self, **of_flow: Any) -> str:
         told, now = _told(), int(time.time())
-        usual = {"iss": f"http://127.0.0.1:{sys.argv[1]}", "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": nonce}
-        claims = {name: value for name, value in (usual | told["claims"]).items() if value is not None}
+        usual = {"iss": f"http://127.0.0.1:{sys.argv[1]}", "aud": CLIENT, "iat": now, "exp": now + 300}
+        claims = {name: value for name, value in (usual | of_flow | told["claims"]).items() if value is not None}
         key, alg = self.keys[told["key"]], told["alg"]
         header = {"alg": alg, "kid": f"key-{told['published']}"}
         if alg == "RS256":

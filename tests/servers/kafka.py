@@ -155,12 +155,12 @@ class KafkaServer(Server):
             # After kill -9 the controller keeps the dead broker's seat for this long.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
-            **self._listener_of_a_proxy(),
+            **self._further_listeners(),
             **self._settings,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 
-    def _listener_of_a_proxy(self) -> dict[str, str]:
+    def _further_listeners(self) -> dict[str, str]:
         if self.behind is None:
             return {}
         here, controller = f"PLAINTEXT://{self.bootstrap_servers}", f"CONTROLLER://127.0.0.1:{self._controller_port}"

@@ -59,6 +59,7 @@ FOR_TASKS: Final = {"errors", "formats", "health_server", "kafka", "ledger", "se
 
 #: A client library → the only places that may import it.
 ONLY: Final = {
+    "aws_msk_iam_sasl_signer": ("bridge/kafka/msk_iam.py",),
     "confluent_kafka": (
         "bridge/kafka/clients.py",
         "bridge/formats/schema_registry.py",

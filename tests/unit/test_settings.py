@@ -353,6 +353,10 @@ def test_a_variable_that_kubernetes_has_set_for_a_service_is_said_to_be_its(read
     assert "enableServiceLinks" not in said
 
 
+#: A login by tokens.
+BEARER = {"KAFKA_SASL_MECHANISM": "OAUTHBEARER", "KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}
+
+
 @pytest.mark.parametrize(
     ("config", "environ", "words"),
     [
@@ -421,6 +425,14 @@ def test_a_variable_that_kubernetes_has_set_for_a_service_is_said_to_be_its(read
         ({}, {"KAFKA_GROUP_ID": "mine"}, "the bridge sets group.id itself"),
         ({}, {"KAFKA_ACKS": "1"}, "the bridge sets acks itself"),
         ({}, {"KAFKA_SECURITY_PROTOCOL": "nonsense"}, "KAFKA_SECURITY_PROTOCOL"),
+        ({}, {"KAFKA_OAUTH_CB": "shop.logins:token"}, "is asked only with KAFKA_SASL_MECHANISM=OAUTHBEARER and"),
+        ({}, {"KAFKA_SASL_MECHANISM": "OAUTHBEARER"}, "needs somebody who gives tokens: an issuer"),
+        ({}, BEARER | {"KAFKA_OAUTH_CB": "nowhere:token"}, "KAFKA_OAUTH_CB: the module 'nowhere' cannot be imported"),
+        (
+            {},
+            BEARER | {"KAFKA_OAUTH_CB": "math:cos", "KAFKA_SASL_OAUTHBEARER_METHOD": "oidc"},
+            "both give tokens: remove one",
+        ),
     ],
     ids=repr,
 )
