@@ -31,6 +31,9 @@ LINES: Final = [line for blocks in BLOCKS.values() for block in blocks for line 
 NOT_RUN: Final = {
     "pip install": "it installs from an index; tests/compose builds the image with the extras",
     "kubectl ": "no cluster is here",
+    "useradd ": "no test makes users of the machine",
+    "cp deploy/systemd": "systemd does not run here; tests/unit/test_systemd_units.py lets it read the units",
+    "systemctl ": "the same",
     "helm ": "the same; tests/contract/test_helm_chart.py makes the manifests",
     "export KAFKA_OAUTH_CB": "it needs a login: tests/integration/test_kafka_logins.py",
     "export CELERY_BROKER_URL='rediss:": "the Redis of this world has no TLS",

@@ -45,7 +45,10 @@ NOT_ALONE: Final = {
 #: Programs of others, which are not checked, and why.
 OF_OTHERS: Final = {
     **{f"kafka-{name}.sh": "of Apache Kafka" for name in ("configs", "consumer-groups", "topics", "transactions")},
-    **dict.fromkeys(("chronyc", "curl", "grep", "printf", "sort", "timedatectl", "uniq"), "of the system"),
+    **dict.fromkeys(
+        ("chronyc", "cp", "curl", "grep", "printf", "sort", "systemctl", "timedatectl", "uniq", "useradd"),
+        "of the system",
+    ),
     "helm": "of Helm",
     "kcat": "of librdkafka",
     "kubectl": "of Kubernetes",
