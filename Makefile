@@ -12,6 +12,7 @@ INSTALLED := .venv/.installed
 KAFKA := .kafka/libs/.fetched
 FOREIGN := .kafka/foreign/classes/.compiled
 HELM := .cache/helm/helm
+NEWER := .newer/.unpacked
 SITE := build/docs
 LOSSLESS := build/lossless
 
@@ -37,6 +38,7 @@ help:
 	@echo 'make compose-test  docker-compose.yml for real (needs a Docker engine)'
 	@echo 'make bench         the measured figures'
 	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
+	@echo 'make newer-servers unpack newer servers and Pythons than the system has (needs apt-get)'
 	@echo 'make foreign       fetch Spring Kafka and Kafka Connect for the tests (needs Maven and a JDK)'
 	@echo 'make house         the size and the names of the product, as a table'
 	@echo 'make screenshots   the pictures of the README (needs Chromium)'
@@ -75,7 +77,11 @@ $(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
 	javac -cp '.kafka/foreign/libs/*' -d .kafka/foreign/classes tests/foreign/*.java
 	touch $@
 
-.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi reference helm manifests docs lock clean
+$(NEWER): tests/servers/newer.sh
+	sh tests/servers/newer.sh .newer
+	touch $@
+
+.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign newer-servers house screenshots openapi reference helm manifests docs lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -148,6 +154,8 @@ kafka: $(KAFKA)
 
 foreign: $(FOREIGN)
 
+newer-servers: $(NEWER)
+
 house: $(INSTALLED)
 	$(BIN)/python -m tests.house
 
@@ -199,4 +207,4 @@ lock: $(INSTALLED)
 	$(LOCK) --group docs --output-file requirements-docs.lock
 
 clean:
-	rm -rf .venv .kafka .cache build dist *.egg-info lossless/build lossless/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .kafka .newer .cache build dist *.egg-info lossless/build lossless/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ from celery import Celery
 from bridge.settings import OWN_APP
 from lossless import transport
 from lossless.worker.publisher_confirms import ConfirmingAMQP
-from tasks.declaration.celery_defaults import OWN_DEFAULTS, apply_defaults, read_group
+from tasks.declaration.celery_defaults import OWN_DEFAULTS, apply_defaults, make_quorum_queue, read_group
 
 
 class App(Celery):
@@ -43,6 +43,8 @@ def make_app() -> Celery:
 
 def _configure(sender: Celery, source: Any, **_: Any) -> None:
     apply_defaults(source, {**OWN_DEFAULTS, "task_default_queue": read_group(os.environ)})
+    if source.task_default_queue_type == "quorum" and not source.task_queues:
+        source.task_queues = [make_quorum_queue(source.task_default_queue)]
 
 
 def _config_module() -> str | None:

@@ -18,7 +18,7 @@ from tests.foreign import letters
 from tests.foreign.letters import ForeignTopic
 from tests.hypothesis_profiles import register_profiles
 from tests.servers import kafka as kafka_server
-from tests.servers import postgres
+from tests.servers import newer, postgres
 from tests.servers import rabbitmq as rabbitmq_server
 from tests.servers.kafka import KafkaServer
 from tests.servers.missing import need, not_run
@@ -42,7 +42,7 @@ sys.dont_write_bytecode = False
 
 #: The fixtures that start what the lock file does not bring along, and those that start a Redis.
 SERVERS = frozenset(
-    {"kafka", "own_kafka", "mortal_kafka", "postgres_server", "foreign_letters", "chromium", "rabbitmq"}
+    {"kafka", "own_kafka", "mortal_kafka", "postgres_server", "foreign_letters", "chromium", "rabbitmq", "rabbitmq_4"}
 )
 REDIS = frozenset({"redis_shared", "own_redis", "mortal_redis"})
 
@@ -120,6 +120,14 @@ def rabbitmq() -> Iterator[RabbitmqServer]:
     """The run's RabbitMQ; the names of queues keep tests apart."""
     need(rabbitmq_server.missing())
     with RabbitmqServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_4() -> Iterator[RabbitmqServer]:
+    """A RabbitMQ of version 4."""
+    need(rabbitmq_server.missing(newer.ROOT))
+    with RabbitmqServer(newer.ROOT) as server:
         yield server
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from celery import Celery
+from kombu import Queue
 
 from bridge import settings
 from bridge.dispatch.celery_broker import find_broker_fault, make_broker_connection
@@ -92,7 +93,7 @@ def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str 
     chosen, routes, faults, _ = load_setup(app, environ)
     chosen = replace(chosen, app=name)
     findings = [CheckFinding("fault", fault) for fault in faults]
-    findings.extend(_settings(chosen, routes))
+    findings.extend(_settings(app, chosen, routes))
     findings.extend(_django(app, routes))
     if not any(fault.startswith("SCHEMA_REGISTRY_") for fault in faults):
         findings.extend(_registry(chosen))
@@ -128,9 +129,10 @@ def load_setup(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Route
     return chosen, routes, faults, not broken
 
 
-def _settings(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
+def _settings(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     for handler in routes:
         yield CheckFinding("ok", f"{', '.join(handler.topics)} → {handler.name}, queue {handler.queue!r}.")
+    yield from find_unfit_quorum_queues([app.amqp.queues[name] for name in routes.queues if name in app.amqp.queues])
     if chosen.config_file:
         yield CheckFinding("ok", f"settings are read from {chosen.config_file}.")
     if chosen.unrelated:
@@ -139,6 +141,28 @@ def _settings(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     yield from find_short_windows(routes)
     for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
         yield CheckFinding("warning", f"kafka_topics[{topic!r}] has no handler, so the topic is not consumed.")
+
+
+def find_unfit_quorum_queues(queues: Iterable[Queue]) -> Iterator[CheckFinding]:
+    """Yield a warning for each quorum queue that a user declares so that RabbitMQ drops or holds up deliveries."""
+    for queue in queues:
+        arguments = queue.queue_arguments or {}
+        if arguments.get("x-queue-type") != "quorum":
+            continue
+        if "x-delivery-limit" not in arguments:
+            yield CheckFinding(
+                "warning",
+                f"the quorum queue {queue.name!r} has no x-delivery-limit: RabbitMQ 4 drops a delivery that came 21 "
+                "times, as after that many killed workers. Leave the queue out of task_queues, or give it "
+                "queue_arguments={'x-queue-type': 'quorum', 'x-delivery-limit': 2147483647}.",
+            )
+        if queue.exchange.type == "direct":
+            yield CheckFinding(
+                "warning",
+                f"the quorum queue {queue.name!r} is bound to a direct exchange: retries wait in the workers, and hold "
+                f"up all other deliveries there. Leave the queue out of task_queues, or give it "
+                f"exchange=Exchange({queue.name!r}, 'topic').",
+            )
 
 
 def find_short_windows(routes: Routes) -> Iterator[CheckFinding]:

@@ -32,10 +32,12 @@ from celery.exceptions import ImproperlyConfigured, NotRegistered
 from celery.utils.functional import noop
 from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
+from celery.utils.quorum_queues import detect_quorum_queues
 from celery.worker import consumer, state
 
 from lossless.background_thread import copy_shared_set
 from lossless.worker import graceful_shutdown, inspect_commands, process_pool
+from lossless.worker.delayed_delivery import undo_delay
 from lossless.worker.json_body import JSON_TYPE, decode_plain_json
 from lossless.worker.large_headers import restore_large_headers
 from lossless.worker.message_burial import (
@@ -118,7 +120,16 @@ class Consumer(consumer.Consumer):
             except Exception as error:
                 self._blame(message, error)
 
-        return on_task_received
+        driver = self.app.connection_for_write().transport.driver_type
+        if not detect_quorum_queues(self.app, driver)[0]:
+            return on_task_received
+        queues = {queue.routing_key: name for name, queue in self.app.amqp.queues.items()}
+
+        def on_delayed_task_received(message: Any) -> None:
+            undo_delay(message, queues)
+            on_task_received(message)
+
+        return on_delayed_task_received
 
     def call_soon_ack(self, p: Any, *args: Any, **kwargs: Any) -> Any:
         """Acknowledge, or reject: at once on our transport, which notes it, from any thread, and sends it later.

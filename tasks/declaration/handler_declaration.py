@@ -15,6 +15,7 @@ from celery.local import Proxy
 from bridge.formats.delivery import Message
 from bridge.kafka.topic_names import topic_fault
 from tasks.declaration.bulk_messages import Messages
+from tasks.declaration.celery_defaults import make_quorum_queue
 from tasks.declaration.handler_options import (
     REQUIRED_OPTIONS,
     check_limit_options,
@@ -221,7 +222,10 @@ def declare_queue(app: Celery, queue: Any) -> None:
         return
     # Where `-Q` has chosen already (modules of `-I` are imported after that), its choice stands.
     add = queues.select_add if queues._consume_from is None else queues.add
-    add(queues.new_missing(queue) if isinstance(queue, str) else queue)
+    if isinstance(queue, str):
+        quorum = app.conf.task_default_queue_type == "quorum"
+        queue = make_quorum_queue(queue) if quorum else queues.new_missing(queue)
+    add(queue)
 
 
 def _refuse_second(app: Celery, name: str, function: _Function) -> None:

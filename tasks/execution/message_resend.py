@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 
 from celery import Celery, Task
 from celery.exceptions import Reject
+from celery.utils.quorum_queues import detect_quorum_queues
 from kombu.exceptions import KombuError
 
 from bridge.errors import BridgeError, LedgerUnavailable
@@ -43,6 +44,8 @@ LOSS_HEADERS: Final = ("lost", "restored", "prefetched", LOSS_HISTORY)
 NOTED_FROM: Final = 10.0
 #: Seconds of a slot: retries due in one slot travel together.
 TOGETHER: Final = 0.1
+#: Seconds that a message waits at least in RabbitMQ, which counts whole ones: with the time that sending it takes.
+SHORTEST: Final = 1.5
 #: More than any count of retries: the policy limits them, not Celery.
 _NO_LIMIT: Final = 2**31
 
@@ -74,6 +77,7 @@ def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: 
     Parameters:
         ran: whether its handler has ended, which clears the message of the workers that died with it.
     """
+    delay = _longer_in_rabbitmq(task.app, delay)
     options = _send_options(task.app, batch)
     sent = task.request.headers or {}
     _note_waiting(task.app, batch, delay)
@@ -110,6 +114,7 @@ def send_on(
     Raises:
         kombu.exceptions.OperationalError: the broker did not take it.
     """
+    delay = _longer_in_rabbitmq(app, delay)
     options = _send_options(app, batch, held)
     options["headers"].update(past)
     if queue := delivery_info.get("routing_key"):
@@ -131,6 +136,11 @@ def send_on(
     else:
         options["countdown"] = delay or None
     app.send_task(batch.handler, (), {}, task_id=batch.task_id, ignore_result=True, **options)
+
+
+def _longer_in_rabbitmq(app: Celery, delay: float) -> float:
+    """Return a wait with which Celery can publish to a quorum queue: it raises for less than a second."""
+    return SHORTEST if 0 < delay < SHORTEST and detect_quorum_queues(app, "amqp")[0] else delay
 
 
 def _slot(due: float) -> datetime:

@@ -30,7 +30,7 @@ def act(name: str, order: Any, message: Message) -> None:
     until that file is there; `{"dead": true}` dies; `{"fail": n}` fails n times; `{"kill": n}` kills its process n
     times; `{"until": "path"}` fails until that file is there; a handler's name before a word makes it that one's.
     `{"stop": "path"}` halts the topic until that file is there, and `{"leave": "path"}` by the option `stop_for`;
-    `{"mend": "path"}` dies until it is there; `{"later": n}` asks n times for a second."""
+    `{"mend": "path"}` dies until it is there; `{"later": n}` asks n times for a second, or for `{"pause": s}`."""
     said = order if isinstance(order, dict) else {}
     said = {**said, **said.get(name, {})}
     note(name, message, order, "begun")
@@ -44,7 +44,7 @@ def act(name: str, order: Any, message: Message) -> None:
     if said.get("dead") or ("mend" in said and not Path(said["mend"]).exists()):
         raise DeadLetter("as it says")
     if message.attempts.postponed < said.get("later", 0):
-        raise RetryLater(1, "busy")
+        raise RetryLater(said.get("pause", 1), "busy")
     if message.attempt <= said.get("fail", 0):
         raise ConnectionError("as it says")
     if "until" in said and not Path(said["until"]).exists():

@@ -1,4 +1,7 @@
-"""RabbitMQ as the Celery broker, with classic and with quorum queues: each delivery has its one end there too."""
+"""RabbitMQ as the Celery broker: each delivery has its one end there too.
+
+With classic queues on the RabbitMQ of this machine, with quorum queues on RabbitMQ 4.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,10 +17,10 @@ from tests.servers.redis import RedisServer
 
 pytestmark = pytest.mark.slow
 
-#: Celery's own settings for each kind of queue.
-QUEUES: dict[str, dict[str, Any]] = {
-    "classic": {},
-    "quorum": {"task_default_queue_type": "quorum", "task_create_missing_queue_type": "quorum"},
+#: By the kind of queue, the fixture of its server and Celery's own settings for it.
+QUEUES: dict[str, tuple[str, dict[str, Any]]] = {
+    "classic": ("rabbitmq", {}),
+    "quorum": ("rabbitmq_4", {"task_default_queue_type": "quorum"}),
 }
 
 
@@ -42,16 +45,17 @@ class World:
 def world(
     request: pytest.FixtureRequest,
     kafka: KafkaServer,
-    rabbitmq: RabbitmqServer,
     redis_shared: RedisServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
     """A stack whose broker is RabbitMQ, with the ledger in a Redis."""
+    server, settings = QUEUES[request.param]
+    rabbitmq: RabbitmqServer = request.getfixturevalue(server)
     prefix, folder = f"amqp.{request.param}", tmp_path_factory.mktemp("amqp")
     ledger = redis_shared.fresh_url()
     with Stack(kafka.bootstrap_servers, rabbitmq.url, prefix, folder, "", LEDGER_URL=ledger) as stack:
         topics = {"orders": {"commit": "completion"}, "keyed": {"commit": "completion", "order": "key"}}
-        choose(stack, topics, lost_pauses=(0.2, 0.5), broker_transport_options={}, **QUEUES[request.param])
+        choose(stack, topics, lost_pauses=(0.2, 0.5), broker_transport_options={}, **settings)
         stack.make_topics(*topics)
         yield World(stack, rabbitmq)
 
@@ -93,6 +97,19 @@ def test_what_fails_and_what_asks_for_time_runs_again_until_it_is_done(world: Wo
     failed, later = world.stack.produce("orders", {"fail": 2}, {"later": 1})
     done_once_each(world.stack, failed, later)
     assert [run.attempt for run in world.stack.runs("orders", failed)] == [1, 2, 3, 3]
+    world.all_settled()
+
+
+def test_what_waits_for_its_retry_holds_up_nothing_else(world: World):
+    """A worker holds at most eight messages: more than that wait."""
+    waiting = world.stack.produce("orders", *({"later": 1, "pause": 10.4} for _ in range(20)))
+    eventually(lambda: {run.coordinates for run in world.stack.runs()} >= set(waiting), 30, "all have asked for time")
+    placed = world.stack.produce("orders", *range(5))
+    done_once_each(world.stack, *placed)
+    assert not set(waiting) & set(world.stack.done())
+    done_once_each(world.stack, *waiting)
+    waits = {where: [run.time for run in world.stack.runs("orders", where)] for where in waiting}
+    assert min(begun[1] - begun[0] for begun in waits.values()) >= 10.4
     world.all_settled()
 
 
@@ -141,6 +158,19 @@ def test_what_comes_in_a_memory_alarm_is_done_after_it_and_at_most_one_of_it_twi
     eventually(lambda: set(placed) <= set(world.stack.done()), 60, "all are done")
     world.all_settled()
     assert sum(times - 1 for where, times in twice(world.stack).items() if where in placed) <= 1
+
+
+def test_what_is_queued_and_what_waits_when_rabbitmq_is_killed_is_done_when_it_is_back(world: World):
+    waiting = world.stack.produce("orders", *({"later": 1, "pause": 3} for _ in range(3)))
+    queued = world.stack.produce("orders", *({"sleep": 0.2} for _ in range(20)))
+    eventually(lambda: len(set(world.stack.done()) & set(queued)) >= 3, 30, "some are done")
+    world.rabbitmq.kill()
+    world.rabbitmq.start()
+    placed = [*waiting, *queued, *world.stack.produce("orders", *range(3))]
+    eventually(lambda: set(placed) <= set(world.stack.done()), 60, "all are done")
+    # The worker has two processes, which went on while it could not acknowledge.
+    assert len(set(twice(world.stack)) & set(placed)) <= 2
+    world.all_settled()
 
 
 def test_what_a_worker_held_that_is_killed_with_kill_9_is_done_by_the_next(world: World):

@@ -9,34 +9,42 @@ from typing import Any
 
 import amqp
 
+from tests.servers import newer
 from tests.servers.process import ServerProcess, free_port
 from tests.servers.server import Server
 
 
-def _program() -> str | None:
+def _program(root: str) -> str | None:
     """The server's own script: Debian's wrapper around it runs as one user, in one folder."""
-    return next(iter(sorted(glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"), reverse=True)), None)
+    scripts = glob(f"{root}/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
+    return next(iter(sorted(scripts, reverse=True)), None)
 
 
-def _port_mapper() -> str | None:
-    return shutil.which("epmd") or next(iter(glob("/usr/lib/erlang/erts-*/bin/epmd")), None)
+def _port_mapper(root: str) -> str | None:
+    found = next(iter(glob(f"{root}/usr/lib/erlang/erts-*/bin/epmd")), None)
+    return found if root else shutil.which("epmd") or found
 
 
-def missing() -> str | None:
+def missing(root: str = "") -> str | None:
     """Why no RabbitMQ can be started here and what to do about it, or None if one can."""
-    if _program() is None or _port_mapper() is None:
-        return "no RabbitMQ: rabbitmq-server is missing (on Debian: apt install rabbitmq-server)"
-    return None
+    if _program(root) is not None and _port_mapper(root) is not None:
+        return None
+    return newer.MISSING if root else "no RabbitMQ: rabbitmq-server is missing (on Debian: apt install rabbitmq-server)"
 
 
 class RabbitmqServer(Server):
-    """A RabbitMQ with the user `guest`, who may do everything in the default virtual host."""
+    """A RabbitMQ with the user `guest`, who may do everything in the default virtual host.
 
-    def __init__(self) -> None:
+    Parameters:
+        root: the folder that its package was unpacked into, with Erlang; empty for the one that is installed.
+    """
+
+    def __init__(self, root: str = "") -> None:
         super().__init__("rabbitmq")
         mapper = free_port()
         (self.folder / "rabbitmq.conf").write_text("disk_free_limit.absolute = 50MB\nlog.console.level = warning\n")
         environ = {
+            "PATH": f"{root}/usr/lib/erlang/bin:{os.environ['PATH']}" if root else os.environ["PATH"],
             "HOME": str(self.folder),  # of Erlang's cookie
             "ERL_EPMD_PORT": str(mapper),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
@@ -57,9 +65,10 @@ class RabbitmqServer(Server):
         self._environ = environ
         given = [f"{name}={value}" for name, value in environ.items()]
         self._mapper = ServerProcess(
-            ["env", *given, _port_mapper() or "epmd", "-port", str(mapper)], self.folder, lambda: True, patience=5
+            ["env", *given, _port_mapper(root) or "epmd", "-port", str(mapper)], self.folder, lambda: True, patience=5
         )
-        server = ["env", *given, _program() or "rabbitmq-server"]
+        self._program = _program(root) or "rabbitmq-server"
+        server = ["env", *given, self._program]
         self.process = ServerProcess(server, self.folder, self._answers, patience=60)
 
     def start(self) -> None:
@@ -100,7 +109,7 @@ class RabbitmqServer(Server):
         self._control("set_vm_memory_high_watermark", "0.9")
 
     def _control(self, *command: str) -> None:
-        program = (_program() or "rabbitmq-server").removesuffix("rabbitmq-server") + "rabbitmqctl"
+        program = self._program.removesuffix("rabbitmq-server") + "rabbitmqctl"
         done = subprocess.run(
             [program, *command], env={**os.environ, **self._environ}, capture_output=True, timeout=60, text=True
         )

@@ -9,6 +9,7 @@ from celery import Celery
 
 from tasks.celery import make_app
 from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
+from tasks.declaration.handler_declaration import declare_queue
 
 Make = Callable[..., Celery]
 
@@ -83,3 +84,17 @@ def test_transport_options_are_merged_key_by_key(make: Make):
 
 def test_the_imports_of_celeryconfig_hold_without_handlers(make: Make):
     assert make("imports = ('theirs',)").conf.imports == ("theirs",)
+
+
+def test_quorum_queues_are_declared_so_that_retries_wait_in_rabbitmq_and_no_delivery_is_dropped(make: Make):
+    app = make("task_default_queue_type = 'quorum'", "broker_url = 'amqp://'", BRIDGE_GROUP="shop")
+    declare_queue(app, "shop.slow")
+    for name in ("shop", "shop.slow"):
+        queue = app.amqp.queues[name]
+        assert (queue.exchange.name, queue.exchange.type, queue.routing_key) == (name, "topic", name)
+        assert queue.queue_arguments == {"x-queue-type": "quorum", "x-delivery-limit": 2**31 - 1}
+
+
+def test_queues_that_a_user_declares_stay_as_they_are(make: Make):
+    lines = ("from kombu import Queue", "task_default_queue_type = 'quorum'", "task_queues = [Queue('theirs')]")
+    assert make(*lines).amqp.queues["theirs"].queue_arguments is None

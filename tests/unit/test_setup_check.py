@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kombu import Exchange, Queue
 from kombu.exceptions import OperationalError
 
 from bridge.handler_routes import Handler, Routes
@@ -96,3 +97,15 @@ def test_a_window_of_unique_names_that_a_retry_may_outlast_is_a_warning():
     (found,) = setup_check.find_short_windows(Routes(routes))
     assert found.level == "warning"
     assert "unique_for (600 s) is not longer than its longest retry delay (600 s)" in found.text
+
+
+def test_a_quorum_queue_from_which_rabbitmq_drops_or_holds_up_deliveries_is_a_warning():
+    quorum = {"x-queue-type": "quorum"}
+    given = [
+        Queue("classic", Exchange("classic", "direct")),
+        Queue("bare", Exchange("bare", "direct"), queue_arguments=quorum),
+        Queue("whole", Exchange("whole", "topic"), queue_arguments={**quorum, "x-delivery-limit": 2147483647}),
+    ]
+    texts = [finding.text for finding in setup_check.find_unfit_quorum_queues(given)]
+    assert ["x-delivery-limit" in texts[0], "direct exchange" in texts[1], len(texts)] == [True, True, 2]
+    assert all("the quorum queue 'bare'" in text for text in texts)
