@@ -8,7 +8,7 @@ from typing import Any
 
 from celery import Celery
 
-from bridge.settings import OWN_APP
+from bridge.settings import OWN_APP, read_credentials
 from lossless import transport
 from lossless.worker.publisher_confirms import ConfirmingAMQP
 from tasks.declaration.celery_defaults import OWN_DEFAULTS, apply_defaults, make_quorum_queue, read_group
@@ -31,7 +31,7 @@ def _the_app() -> Celery:
 def make_app() -> Celery:
     """Make the app that `celery -A tasks` and the bridge use."""
     # Before any connection is made: kombu chooses a transport by the URL's scheme.
-    transport.use()
+    transport.use(read_credentials(os.environ))
     made = App(OWN_APP, amqp=ConfirmingAMQP)
     if module := _config_module():
         made.config_from_object(module)

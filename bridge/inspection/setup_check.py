@@ -99,7 +99,8 @@ def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str 
         findings.extend(_registry(chosen))
     if not any(fault.startswith("KAFKA_") for fault in faults):
         findings.extend(_kafka(app, chosen, routes))
-    broker = [] if any(fault.startswith("CELERY_BROKER_URL") for fault in faults) else list(_broker(app, routes))
+    unread = any(fault.startswith("CELERY_BROKER_URL") for fault in faults)
+    broker = [] if unread else list(_broker(app, chosen, routes))
     findings.extend(broker)
     # A frozen Redis costs seconds for each request: the same one is not asked again.
     silent = chosen.one_redis and not any(finding.level == "ok" for finding in broker)
@@ -352,7 +353,7 @@ def _words(error: Exception) -> str:
     return explain_error(error).rstrip(". ")
 
 
-def _broker(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
+def _broker(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     url = str(app.conf.broker_url)
     shown = hide_password(url)
     connection = make_broker_connection(app)
@@ -370,7 +371,10 @@ def _broker(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
         # Whatever the transport raises: the report must go on, and name it.
         words = hide_passwords_in(str(error))
         raw, advice = f"{type(error).__name__}: {words.rstrip('. ')}", advise_redis_error(error)
-        why = explain_refused_login(words, "CELERY_BROKER_URL") or (
+        given = chosen.redis.credentials
+        by_function = given is not None and is_redis(url) and not (connection.userid or connection.password)
+        login = given.setting if given is not None and by_function else "CELERY_BROKER_URL"
+        why = explain_refused_login(words, login) or (
             f"{advice} ({raw})." if advice else f"{raw}. Check CELERY_BROKER_URL, and whether the broker runs."
         )
         yield CheckFinding("fault", f"the Celery broker at {shown}: {why}")

@@ -24,7 +24,7 @@ from bridge.ledger.ledger_layout import (
 )
 from bridge.ledger.ledger_scripts import Mark, WriteCall, WriteItem, WriteResult
 from bridge.ledger.redis_connection import RedisConnection
-from bridge.settings import Settings
+from bridge.settings import RedisAccess, Settings
 from lossless.lua import Script
 
 #: Pages that one round trip reads.
@@ -61,13 +61,15 @@ class Ledger:
     """The fates of one consumer group on one Kafka cluster.
 
     Parameters:
-        url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``).
+        url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``), or its Sentinels
+            (``sentinel://``).
         cluster: the Kafka cluster's id.
         group: the consumer group.
         keep: days that a page is kept after its last write.
         timeout: seconds to wait for an answer.
         patient: whether a request without an answer in time is sent once more.
         named: the variable that `url` was set by, for errors.
+        access: how Redis is reached, beside the address.
 
     Attributes:
         where: host and port, or path, without the password.
@@ -88,10 +90,11 @@ class Ledger:
         timeout: float = 5,
         named: str = "LEDGER_URL",
         patient: bool = True,
+        access: RedisAccess | None = None,
     ) -> None:
         self.cluster, self.group = cluster, group
         self.keep = max(1, int(keep * 86_400))
-        self._connection = RedisConnection(url, timeout, named, patient)
+        self._connection = RedisConnection(url, timeout, named, patient, access)
         self.where = self._connection.where
         self._keys = LedgerKeys(cluster, group)
         self._states = LedgerStateReader(self._connection, self._keys.writes)
@@ -108,7 +111,7 @@ class Ledger:
         if (url := settings.ledger_url) is None:
             return None
         keep = settings.file.kafka_ledger_days
-        return cls(url, cluster, settings.group, keep, timeout, settings.ledger_named, patient)
+        return cls(url, cluster, settings.group, keep, timeout, settings.ledger_named, patient, settings.redis)
 
     @classmethod
     def once(cls, settings: Settings, seconds: float, cluster: str = "") -> "Ledger | None":

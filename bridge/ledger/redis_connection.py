@@ -5,12 +5,17 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import redis
+from kombu.transport.redis import SentinelManagedSSLConnection
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
 from bridge.errors import LedgerCannotFsync, LedgerNotSynced, LedgerUnavailable
+from bridge.settings import RedisAccess
 from lossless.lua import Script
+from lossless.sentinel_address import MASTER_NAME, is_sentinel, parse_sentinel_url
+from lossless.transport.redis_address import make_sentinel_options, to_client_url
 from lossless.transport.redis_outage import advise_redis_error, make_leaving_class
 from lossless.transport.redis_permissions import is_refusal
 
@@ -21,6 +26,8 @@ _ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (
     (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET)"),
 )
 
+make_sentinel: Any = Sentinel  # redis-py has no types for it
+
 _REFUSED: Final = "allow this Redis user what it was refused (ACL SETUSER)"
 
 
@@ -28,26 +35,35 @@ class RedisConnection:
     """The connection to a Redis server; each error of its client becomes a LedgerUnavailable that says what to do.
 
     Parameters:
-        url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``).
+        url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``), or its Sentinels
+            (``sentinel://``, several with ``;``).
         timeout: seconds to wait for an answer.
         named: the variable that `url` was set by, for errors.
         patient: whether a request without an answer in time is sent once more.
+        access: how it is reached, beside the address.
 
     Attributes:
-        where: host and port, or path, without the password.
+        where: host and port, or path, without the password; of Sentinels the master's name and their addresses.
         lost: how many connections were lost so far.
 
     Raises:
         ValueError: `url` is no Redis address.
     """
 
-    def __init__(self, url: str, timeout: float, named: str, patient: bool = True) -> None:
-        self.timeout, self.lost, self._named = timeout, 0, named
-        self._redis = _client(url, timeout, named, patient)
+    def __init__(
+        self, url: str, timeout: float, named: str, patient: bool = True, access: RedisAccess | None = None
+    ) -> None:
+        access = access or RedisAccess()
+        self.timeout, self.lost, self._named, self._login = timeout, 0, named, named
+        self._redis = _client(url, timeout, named, patient, access)
         pool = self._redis.connection_pool
         pool.connection_class = make_leaving_class(pool.connection_class, on_lost=self._count_lost)
         settings = pool.connection_kwargs
+        if access.credentials is not None and not (settings.get("username") or settings.get("password")):
+            settings["credential_provider"], self._login = access.credentials, access.credentials.setting
         self.where = str(settings.get("path") or f"{settings.get('host')}:{settings.get('port', 6379)}")
+        if is_sentinel(url):
+            self.where = _describe_sentinels(url, access)
 
     def close(self) -> None:
         """Close the connections."""
@@ -63,8 +79,9 @@ class RedisConnection:
             with self._redis.pipeline(transaction=False) as pipe:
                 yield pipe
         except (redis.RedisError, OSError) as error:
-            advice = _advice(error).format(named=self._named)
-            words = explain_refused_login(str(error), self._named)
+            by_login = isinstance(error, redis.AuthenticationError)
+            advice = _advice(error).format(named=self._login if by_login else self._named)
+            words = explain_refused_login(str(error), self._login)
             raise LedgerUnavailable(
                 f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: "
                 + (words or f"{type(error).__name__}: {str(error).rstrip('. ')}; {advice}.")
@@ -155,26 +172,59 @@ def is_wrong_type(answer: Any) -> bool:
     return isinstance(answer, ResponseError) and str(answer).startswith("WRONGTYPE")
 
 
-def _client(url: str, timeout: float, named: str, patient: bool) -> redis.Redis:
+def _client(url: str, timeout: float, named: str, patient: bool, access: RedisAccess) -> redis.Redis:
     """Return a client. It retries once, because of stale connections; more retries are the caller's decision."""
     # A retry reconnects and asks again: a frozen Redis would be waited for four times.
     tried_again = (redis.ConnectionError, redis.TimeoutError) if patient else (redis.ConnectionError,)
-    if url.startswith("redis+socket://"):  # kombu's name for it
-        url = "unix://" + url.removeprefix("redis+socket://").replace("virtual_host=", "db=")
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": timeout,
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+        "retry": Retry(NoBackoff(), 1, tried_again),
+    }
+    if is_sentinel(url):
+        return _sentinel_client(url, named, access, options)
     try:
-        return redis.Redis.from_url(
-            url,
-            protocol=2,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            socket_keepalive=True,
-            health_check_interval=25,
-            retry=Retry(NoBackoff(), 1, tried_again),
-        )
+        client: redis.Redis = redis.Redis.from_url(to_client_url(url), **options)
+        return client
     except ValueError:  # its text may contain a part of the password
         raise ValueError(
             f"{named} is no Redis address: write redis://:password@host:6379/0, the password URL-encoded."
         ) from None
+
+
+def _sentinel_client(url: str, named: str, access: RedisAccess, options: dict[str, Any]) -> redis.Redis:
+    """Return a client that asks the Sentinels for the master at each new connection."""
+    try:
+        address = parse_sentinel_url(url)
+    except ValueError as error:
+        raise ValueError(f"{named}: {error}") from None
+    ways = access.sentinel
+    sentinel: Any = make_sentinel(
+        address.sentinels,
+        min_other_sentinels=ways.get("min_other_sentinels", 0),
+        sentinel_kwargs=make_sentinel_options(
+            ways.get("sentinel_kwargs"), options["socket_timeout"], options["socket_connect_timeout"]
+        ),
+        **options,
+    )
+    if access.ssl:
+        options |= {**(access.ssl if isinstance(access.ssl, dict) else {})}
+        options["connection_class"] = SentinelManagedSSLConnection
+    login = {"username": address.user or None, "password": address.password or None}
+    client: redis.Redis = sentinel.master_for(_find_master_name(url, access), db=address.database, **login, **options)
+    return client
+
+
+def _find_master_name(url: str, access: RedisAccess) -> str:
+    return parse_sentinel_url(url).master_name or str(access.sentinel.get(MASTER_NAME, ""))
+
+
+def _describe_sentinels(url: str, access: RedisAccess) -> str:
+    sentinels = ", ".join(f"{host}:{port}" for host, port in parse_sentinel_url(url).sentinels)
+    return f"{_find_master_name(url, access)!r} (Sentinel: {sentinels})"
 
 
 def _advice(error: Exception) -> str:

@@ -7,10 +7,11 @@ from bridge.settings.setting_defaults import (
     OWN_APP,
     EnvironmentSettings,
     FileSettings,
+    RedisAccess,
     Settings,
     TopicSettings,
 )
-from bridge.settings.settings_loader import SettingsAndRoutes, load, read, read_with_handlers
+from bridge.settings.settings_loader import SettingsAndRoutes, load, read, read_credentials, read_with_handlers
 from bridge.settings.settings_validation import find_sequence_faults as sequence_faults
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "OWN_APP",
     "EnvironmentSettings",
     "FileSettings",
+    "RedisAccess",
     "Settings",
     "SettingsAndRoutes",
     "TopicSettings",
@@ -27,6 +29,7 @@ __all__ = [
     "is_redis",
     "load",
     "read",
+    "read_credentials",
     "read_with_handlers",
     "sequence_faults",
 ]

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from kombu.transport import TRANSPORT_ALIASES
 
+from lossless.sentinel_address import is_sentinel
+
 
 def is_redis(url: str) -> bool:
     """Return whether a broker URL is of Redis."""
@@ -35,11 +37,13 @@ def find_unsupported_broker(urls: str) -> str | None:
 
 
 def holds_ledger(url: str) -> bool:
-    """Return whether a URL is of one Redis server; a list or Sentinel is for the broker alone."""
+    """Return whether a URL is of one Redis: a server, or the master that Sentinels name. A list of servers is not."""
+    if is_sentinel(url):
+        return True
     try:
         parts = urlsplit(url)
         # Read here: a port that is no number raises an error when it is read.
-        return parts.scheme in ("redis", "rediss") and ";" not in url and parts.port != 0
+        return parts.scheme in ("redis", "rediss", "redis+socket") and ";" not in url and parts.port != 0
     except ValueError:
         return False
 

@@ -12,6 +12,8 @@ from pydantic_core import PydanticCustomError
 from bridge.formats.schema_registry import RegistryOptions, read_registry_options
 from bridge.settings.address_values import holds_ledger
 from bridge.settings.librdkafka_properties import guess_variable
+from lossless.sentinel_address import is_sentinel
+from lossless.transport.redis_credentials import FunctionCredentials
 
 #: The default of BRIDGE_GROUP: the Kafka consumer group and default Celery queue.
 DEFAULT_GROUP: Final = "bridge"
@@ -126,6 +128,7 @@ class EnvironmentSettings(BaseModel):
     KAFKA_HANDLERS_VERSION: str = ""
     WORKER_LOG_FORMAT: Literal["text", "json"] = "text"
     LEDGER_URL: str = Field(default="", repr=False)
+    REDIS_CREDENTIALS: str = ""
     SCHEMA_REGISTRY_URL: str = ""
     SCHEMA_REGISTRY_USERNAME: str = ""
     SCHEMA_REGISTRY_PASSWORD: str = Field(default="", repr=False)
@@ -155,6 +158,21 @@ class EnvironmentSettings(BaseModel):
 
 
 @dataclass(frozen=True)
+class RedisAccess:
+    """The settings with which a Redis is reached, beside its address.
+
+    Attributes:
+        sentinel: the transport options for Sentinels: `master_name`, `sentinel_kwargs`, `min_other_sentinels`.
+        ssl: Celery's `broker_use_ssl`, for the master that Sentinels name.
+        credentials: user and password for an address that has none.
+    """
+
+    sentinel: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    ssl: Any = field(default=None, repr=False)
+    credentials: FunctionCredentials | None = None
+
+
+@dataclass(frozen=True)
 class Settings:
     """The settings of bridge and worker; the repr shows no secret.
 
@@ -164,6 +182,7 @@ class Settings:
         unread: a sentence for each unknown variable that resembles a known one.
         unread_by_desk: a sentence for each unknown DEADLETTERS_ variable; faults for the dead-letter store.
         config_file: the path of the celeryconfig that was read; empty with the user's own app.
+        redis: how the ledger's Redis is reached.
         app: the name of the Celery app as given by `-A`, for advice.
     """
 
@@ -176,6 +195,7 @@ class Settings:
     unread: tuple[str, ...] = ()
     unread_by_desk: tuple[str, ...] = ()
     config_file: str = ""
+    redis: RedisAccess = RedisAccess()
 
     @property
     def unrelated(self) -> list[str]:
@@ -219,6 +239,11 @@ class Settings:
     def one_redis(self) -> bool:
         """Return whether ledger and broker are the same Redis, so that one step can write both."""
         return holds_ledger(self.broker_url) and self.ledger_url == self.broker_url
+
+    @property
+    def follows_failover(self) -> bool:
+        """Return whether ledger and broker are the master that Sentinels name."""
+        return self.one_redis and is_sentinel(self.broker_url)
 
     @property
     def registry(self) -> RegistryOptions | None:

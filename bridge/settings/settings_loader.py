@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from inspect import ismodule
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from celery import Celery
 from pydantic import ValidationError
@@ -13,9 +13,14 @@ from bridge.handler_routes import Routes, find_routes
 from bridge.kafka.clients import OAUTH_CB
 from bridge.settings import app_discovery, settings_validation, unknown_variables
 from bridge.settings.app_discovery import explain_no_handler
+from bridge.settings.imported_function import import_function
 from bridge.settings.oauth_token import load_token_source
-from bridge.settings.setting_defaults import OWN_APP, EnvironmentSettings, FileSettings, Settings
+from bridge.settings.setting_defaults import OWN_APP, EnvironmentSettings, FileSettings, RedisAccess, Settings
 from bridge.telemetry.otel_sdk import explain_no_export
+from lossless.transport.redis_credentials import FunctionCredentials
+
+#: The variable that names the function of Redis's credentials.
+CREDENTIALS: Final = "REDIS_CREDENTIALS"
 
 
 def load(app: Celery, environ: Mapping[str, str]) -> Settings:
@@ -49,6 +54,11 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
         ),
         unread_by_desk=tuple(unknown_variables.find_unknown_desk_variables(environ)),
         config_file=config_file,
+        redis=RedisAccess(
+            {name: value for name, value in app.conf.broker_transport_options.items() if name in _OF_SENTINELS},
+            app.conf.broker_use_ssl,
+            read_credentials(environ),
+        ),
     )
     wrong = [
         *unknown_variables.find_padded_values(
@@ -56,6 +66,7 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
         ),
         *in_file,
         *in_environment,
+        *_find_credential_faults(environment),
         *in_kafka,
         *in_login,
         *settings_validation.find_celery_faults(app),
@@ -69,6 +80,29 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
         replace(settings, unread=tuple(text.replace("celeryconfig:", source, 1) for text in settings.unread)),
         [text.replace("celeryconfig:", source, 1) for text in wrong],
     )
+
+
+#: The transport options that say how to ask Sentinels.
+_OF_SENTINELS: Final = ("master_name", "sentinel_kwargs", "min_other_sentinels")
+
+
+def read_credentials(environ: Mapping[str, str]) -> FunctionCredentials | None:
+    """Return Redis's credentials by the function that REDIS_CREDENTIALS names; `None` if it is not set.
+
+    The function is imported at the first connection: its module may use the app that is being made.
+    """
+    name = environ.get(CREDENTIALS, "")
+    return FunctionCredentials(lambda: import_function(CREDENTIALS, name), CREDENTIALS) if name else None
+
+
+def _find_credential_faults(environment: EnvironmentSettings) -> list[str]:
+    if not environment.REDIS_CREDENTIALS:
+        return []
+    try:
+        import_function(CREDENTIALS, environment.REDIS_CREDENTIALS)
+    except SettingsError as error:
+        return list(error.faults)
+    return []
 
 
 def _file_settings(app: Celery) -> tuple[FileSettings, list[str]]:

@@ -16,6 +16,7 @@ from bridge.settings.address_values import (
     BROKERS,
     find_unsupported_broker,
     holds_ledger,
+    is_redis,
     may_be_asked,
     read_claimed_roles,
     read_networks,
@@ -31,6 +32,7 @@ from bridge.settings.setting_defaults import (
     TopicSettings,
 )
 from bridge.settings.unknown_variables import guess_own_setting
+from lossless.sentinel_address import is_sentinel
 from lossless.transport.redis_address import find_redis_fault
 
 #: The result for a property that librdkafka does not know: it is left out, without a fault.
@@ -119,7 +121,9 @@ def find_environment_faults(environment: EnvironmentSettings) -> list[str]:
     if not _NAME.fullmatch(environment.BRIDGE_GROUP):
         wrong.append("BRIDGE_GROUP may hold letters, digits, '.', '_' and '-' only, 200 at most.")
     if environment.LEDGER_URL and not holds_ledger(environment.LEDGER_URL):
-        wrong.append("LEDGER_URL must be that of a Redis: one server, redis:// or rediss://.")
+        wrong.append(
+            "LEDGER_URL must be that of a Redis: one server, redis:// or rediss://, or the Sentinels of one, sentinel://."
+        )
     return [
         *wrong,
         *_host_faults(environment),
@@ -381,12 +385,28 @@ def _pattern_faults(name: str, pattern: str, needed: tuple[str, ...], group: str
         yield f"celeryconfig: {name} gives {filled!r}, which Kafka does not take for a topic."
 
 
+#: What holds fates is one Redis: after a change of server within a list they would be in another than the queues.
+_NO_LIST: Final = (
+    "CELERY_BROKER_URL lists several Redis servers, and the ledger needs one: write the Sentinels that name the "
+    "master (sentinel://), or set LEDGER_URL to one Redis."
+)
+
+
 def find_redis_faults(settings: Settings) -> list[str]:
-    """Return a fault if Redis's client does not take the address of the ledger, which may be the broker's."""
-    url = settings.ledger_url
+    """Return a fault for each address of a Redis, the ledger's and that of Sentinels for the broker, that no client
+    takes.
+    """
+    if settings.ledger_url is None and is_redis(settings.broker_url) and ";" in settings.broker_url:
+        return [_NO_LIST]
     # An address of another kind is a fault of its own.
-    fault = None if url is None or not holds_ledger(url) else find_redis_fault(url)
-    return [] if fault is None else [f"{settings.ledger_named}: {fault}"]
+    addresses = {settings.ledger_named: settings.ledger_url}
+    if is_sentinel(settings.broker_url):
+        addresses["CELERY_BROKER_URL"] = settings.broker_url
+    return [
+        f"{named}: {fault}"
+        for named, url in addresses.items()
+        if url is not None and holds_ledger(url) and (fault := find_redis_fault(url, settings.redis.sentinel))
+    ]
 
 
 def find_ledger_faults(settings: Settings) -> list[str]:
@@ -412,10 +432,11 @@ def _topic_faults(settings: Settings, where: str, chosen: TopicSettings) -> Iter
         yield f"{where}: after_dead='hold' holds what is behind a dead letter in its order: it needs an order."
     if chosen.holds_dead and chosen.sequence:
         yield f"{where}: after_dead='hold' and a sequence do not go together yet: leave one out."
-    if chosen.handoff_durability and not settings.one_redis:
+    if chosen.handoff_durability and (settings.follows_failover or not settings.one_redis):
         yield (
             f"{where}: handoff_durability='fsync' waits for the broker's append-only file: the broker must be one "
-            "Redis (redis:// or rediss://), and the ledger the same (no LEDGER_URL)."
+            "Redis (redis:// or rediss://), and the ledger the same (no LEDGER_URL). A failover of Sentinel goes on "
+            "with the data of a replica, whatever the master had on its disk: use commit='completion' there."
         )
     if settings.ledger_url is None:
         for option in ("commit", "order", "sequence"):

@@ -33,6 +33,7 @@ from lossless.transport.celery_worker_state import follow_worker
 from lossless.transport.channel import Channel, SentinelChannel
 from lossless.transport.event_audience import ask_for_listeners
 from lossless.transport.event_loop_poller import Poller
+from lossless.transport.redis_credentials import FunctionCredentials, use_credentials
 from lossless.transport.version_check import refuse_other_versions, refuse_unfit_redis
 
 kombu_transport: Any = _kombu_transport  # its stubs know nothing of what a subclass needs
@@ -40,6 +41,7 @@ kombu_redis: Any = _kombu_redis
 
 __all__ = [
     "Channel",
+    "FunctionCredentials",
     "SentinelChannel",
     "SentinelTransport",
     "Transport",
@@ -50,13 +52,16 @@ __all__ = [
 ]
 
 
-def use() -> None:
+def use(credentials: FunctionCredentials | None = None) -> None:
     """Have this process's connections to ``redis://``, ``rediss://`` and ``sentinel://`` URLs use this
     transport.
 
     Call it where the Celery app is made, so that workers, their child processes and producers all come by
     it. URLs stay as they are. It is process-wide (kombu's own table of transports), because kombu looks a
     transport up by the URL's scheme again at every failover of a broker list.
+
+    Parameters:
+        credentials: user and password of URLs that have none, asked for at each new connection.
 
     Raises `VersionMismatch` for versions of Celery, kombu and redis-py that this is not made for.
     """
@@ -65,6 +70,7 @@ def use() -> None:
         kombu_transport.TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
     kombu_transport.TRANSPORT_ALIASES["sentinel"] = f"{__name__}:SentinelTransport"
     kombu_transport._transport_cache.clear()
+    use_credentials(credentials)
     follow_worker()
     ask_for_listeners()
 

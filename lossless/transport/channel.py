@@ -26,6 +26,8 @@ from lossless.transport.message_fetch import MessageFetcher
 from lossless.transport.message_gates import MessageGates, SetAsideLists
 from lossless.transport.message_recovery import DEAD_AFTER
 from lossless.transport.prefetch_limit import QoS
+from lossless.transport.redis_address import make_sentinel_options
+from lossless.transport.redis_credentials import add_credentials
 from lossless.transport.redis_outage import UNAVAILABLE, describe_redis_error, make_leaving_class
 from lossless.transport.script_hook import HookStep, make_hooked_scripts
 from lossless.transport.storage_layout import TransportKeys, add_headers, read_eta
@@ -92,6 +94,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         params: dict[str, Any] = super()._connparams(asynchronous)
         params["connection_class"] = make_leaving_class(params["connection_class"])
+        add_credentials(params)
         return params
 
     # -- one client, instead of one per command
@@ -444,4 +447,11 @@ class SentinelChannel(Channel, kombu_redis.SentinelChannel):  # type: ignore[mis
     """A channel to ``sentinel://``."""
 
     chooses = False  # the addresses are the sentinels'
+    sentinel_kwargs: dict[str, Any] | None = None
     from_transport_options = (*kombu_redis.SentinelChannel.from_transport_options, *OWN_OPTIONS)
+
+    def _sentinel_managed_pool(self, asynchronous: bool = False) -> Any:
+        self.sentinel_kwargs = make_sentinel_options(
+            self.sentinel_kwargs, self.socket_timeout, self.socket_connect_timeout
+        )
+        return super()._sentinel_managed_pool(asynchronous)

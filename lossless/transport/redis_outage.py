@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import redis
 from kombu.asynchronous import get_event_loop
 from kombu.log import get_logger
+from redis.sentinel import MasterNotFoundError
 
 logger = get_logger("lossless.transport")
 
@@ -53,6 +54,11 @@ _REFUSING_STATES: tuple[tuple[type[Exception] | None, str, str], ...] = (
         None,
         "NOREPLICAS Not enough good",
         "Redis refuses writes because too few replicas follow it: start them (INFO replication)",
+    ),
+    (
+        MasterNotFoundError,
+        "No master found for",
+        "no Sentinel names a master that is up: wait for the failover, start the Sentinels, or correct the name",
     ),
 )
 
@@ -146,6 +152,13 @@ class _LeavesReplica:
     pid: int
     _refused = False
     _on_lost: Callable[[], None] | None = None
+
+    def connect(self, *args: Any, **kwargs: Any) -> Any:
+        """Connect. An error about Sentinels says no more than the master's name: redis-py adds a page for each."""
+        try:
+            return super().connect(*args, **kwargs)  # type: ignore[misc]
+        except MasterNotFoundError as error:
+            raise MasterNotFoundError(str(error).partition(" : ")[0]) from None
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
         """Read an answer, and note a replica's refusal."""

@@ -11,6 +11,8 @@ from kombu import Connection, pools
 from kombu.exceptions import OperationalError
 from kombu.transport import pyamqp
 
+from lossless.sentinel_address import SentinelUrlConnection
+
 #: The error of a publish that RabbitMQ has refused; kombu has no class for it.
 REFUSED = MessageNacked
 
@@ -148,6 +150,8 @@ class ConfirmingAMQP(AMQP):
     Connections that only consume, and that of events, are left alone: their event loop must not wait.
     """
 
+    #: A Sentinel address may name its master.
+    Connection = SentinelUrlConnection
     _producer_pool: Any
 
     @property

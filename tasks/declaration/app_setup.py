@@ -5,6 +5,7 @@ from typing import Any
 
 from celery import Celery
 
+from bridge.settings import read_credentials
 from lossless import transport
 from lossless.worker.publisher_confirms import ConfirmingAMQP
 from tasks.celery import app as _own
@@ -29,7 +30,7 @@ def use(app: Celery) -> None:
     this app. They go to the queue that has the group's name (BRIDGE_GROUP) unless `task_routes` or a handler's own
     `queue` says otherwise, and a worker that is started without `-Q` consumes it beside the app's own.
     """
-    transport.use()
+    transport.use(read_credentials(os.environ))
     if app.amqp_cls == Celery.amqp_cls:
         app.amqp_cls = ConfirmingAMQP  # type: ignore[assignment]
         if "amqp" in vars(app):

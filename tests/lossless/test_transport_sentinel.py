@@ -2,69 +2,39 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from celery import Celery
 
 from tests.lossless.event_listeners import ALL, listening
 from tests.lossless.harness import TRANSPORT_APP, Broker, wait_until, worker
-from tests.servers.process import ServerProcess, free_port
-from tests.servers.redis import RedisServer, program
+from tests.servers.sentinel import SentinelServers
 
 DOZE = f"{TRANSPORT_APP}.doze"
 NOOP = f"{TRANSPORT_APP}.noop"
 
 
-class Sentinel:
-    """A master, a replica, and one sentinel that watches them."""
-
-    def __init__(self, folder: Path, one: RedisServer, two: RedisServer) -> None:
-        self.one, self.two = Broker(one), Broker(two)
-        self.two.client.replicaof("127.0.0.1", str(self.one.port))
-        self.port = free_port()
-        self.client = redis.Redis(port=self.port, socket_timeout=5)
-        conf = folder / "sentinel.conf"
-        conf.write_text(
-            f"port {self.port}\nsentinel monitor mymaster 127.0.0.1 {self.one.port} 1\n"
-            "sentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 3000\n"
-        )
-        command = [str(program()), str(conf), "--sentinel"]
-        self.process = ServerProcess(command, folder, self._answers, patience=20)
+class Sentinel(SentinelServers):
+    """The servers, and what the workers' brokers hold."""
 
     @property
     def url(self) -> str:
         return f"sentinel://127.0.0.1:{self.port}/0"
 
-    def start(self) -> None:
-        """Start it, and wait until it knows of a replica that follows."""
-        self.process.start()
-        wait_until(lambda: len(self.client.execute_command("SENTINEL", "REPLICAS", "mymaster")) == 1, 20)
-        wait_until(lambda: self.two.client.info("replication")["master_link_status"] == "up")
-
-    def close(self) -> None:
-        self.process.kill()
-        for client in (self.client, self.one, self.two):
-            client.close()
-
-    def _answers(self) -> bool:
-        try:
-            return bool(self.client.ping())
-        except redis.RedisError:
-            return False
-
 
 @pytest.fixture
 def sentinel(tmp_path: Path) -> Iterator[Sentinel]:
-    with ExitStack() as stack:
-        one, two = (stack.enter_context(RedisServer(appendfsync="everysec")) for _ in range(2))
-        sentinel = Sentinel(tmp_path, one, two)
-        stack.callback(sentinel.close)
-        sentinel.start()
+    with Sentinel(tmp_path, appendfsync="everysec") as sentinel:
         yield sentinel
+
+
+@pytest.fixture
+def brokers(sentinel: Sentinel) -> Iterator[tuple[Broker, Broker]]:
+    with closing(Broker(sentinel.one)) as one, closing(Broker(sentinel.two)) as two:
+        yield one, two
 
 
 def published(app: Celery) -> bool:
@@ -76,11 +46,11 @@ def published(app: Celery) -> bool:
 
 
 @pytest.mark.slow
-def test_a_failover_ends_nothing(sentinel: Sentinel, tmp_path: Path):
+def test_a_failover_ends_nothing(sentinel: Sentinel, brokers: tuple[Broker, Broker], tmp_path: Path):
     options: dict[str, Any] = {"master_name": "mymaster", "dead_after": 3}
     options |= {"socket_timeout": 2, "socket_connect_timeout": 2}
     app = Celery(broker=sentinel.url, broker_transport_options=options)
-    two = sentinel.two
+    two = brokers[1]
     with app, worker(sentinel.url, tmp_path, broker_transport_options=options) as running:
         for _ in range(20):
             app.send_task(NOOP)
@@ -99,7 +69,9 @@ def test_a_failover_ends_nothing(sentinel: Sentinel, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_who_listens_is_noticed_before_and_after_a_failover(sentinel: Sentinel, tmp_path: Path):
+def test_who_listens_is_noticed_before_and_after_a_failover(
+    sentinel: Sentinel, brokers: tuple[Broker, Broker], tmp_path: Path
+):
     options: dict[str, Any] = {"master_name": "mymaster", "socket_timeout": 2, "socket_connect_timeout": 2}
     app = Celery(broker=sentinel.url, broker_transport_options=options)
     with app, worker(sentinel.url, tmp_path, "-E", broker_transport_options=options) as running:
@@ -112,10 +84,10 @@ def test_who_listens_is_noticed_before_and_after_a_failover(sentinel: Sentinel, 
                 name = app.send_task(NOOP).id
                 wait_until(lambda: listener.types(name) == ALL, what="one is seen whole")
 
-        seen_whole(sentinel.one)
+        seen_whole(brokers[0])
         sentinel.client.execute_command("SENTINEL", "FAILOVER", "mymaster")
-        wait_until(lambda: sentinel.two.client.role()[0] == b"master", 20)
+        wait_until(lambda: sentinel.at_two.role()[0] == b"master", 20)
         # With that the sentinel has cut whoever listened there, and sends nobody there any more.
-        wait_until(lambda: sentinel.one.client.role()[0] == b"slave", 30, "the old master follows")
+        wait_until(lambda: sentinel.at_one.role()[0] == b"slave", 30, "the old master follows")
         wait_until(lambda: published(app), 20)
-        seen_whole(sentinel.two)
+        seen_whole(brokers[1])

@@ -14,10 +14,10 @@ from bridge.settings.address_values import hide_password, holds_ledger, is_redis
         ("rediss://user:secret@redis.example.com", True, True),
         # One server keeps the fates: which of several has them would be anybody's guess.
         ("redis://one:6379/0;redis://two:6379/0", True, False),
-        ("sentinel://one:26379;sentinel://two:26379", True, False),
+        ("sentinel://one:26379;sentinel://two:26379", True, True),
         ("redis://localhost:port/0", True, False),
         ("redis://localhost:0/0", True, False),
-        ("redis+socket:///run/redis.sock", True, False),
+        ("redis+socket:///run/redis.sock", True, True),
         ("amqp://guest@localhost//", False, False),
         ("memory://", False, False),
         ("", False, False),

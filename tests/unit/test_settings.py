@@ -463,11 +463,52 @@ def test_without_redis_what_needs_it_is_refused_by_name(read, option):
 
 
 @pytest.mark.parametrize("ledger", [{}, {"LEDGER_URL": "redis://another"}])
-@pytest.mark.parametrize("broker", ["amqp://rabbit", "sentinel://a;sentinel://b"])
+@pytest.mark.parametrize("broker", ["amqp://rabbit", "sentinel://a?master_name=m;sentinel://b"])
 def test_waiting_for_the_disk_needs_broker_and_ledger_to_be_one_redis(read, broker, ledger):
     config = {"broker_url": broker, "kafka_topics": {"orders": {"handoff_durability": "fsync"}}}
     (fault,) = faults(read, config, **ledger)
     assert "append-only file" in fault
+
+
+@pytest.mark.parametrize(
+    ("broker", "options"),
+    [
+        ("sentinel://a;sentinel://b?master_name=main", {}),
+        ("sentinel://a;sentinel://b:1", {"master_name": "main", "sentinel_kwargs": {"password": SECRET}}),
+    ],
+)
+def test_behind_sentinels_the_ledger_is_in_the_broker_and_found_with_the_brokers_options(read, broker, options):
+    settings = read({"broker_url": broker, "broker_transport_options": options})
+    assert (settings.ledger_url, settings.one_redis) == (broker, True)
+    assert settings.redis.sentinel == options
+    assert SECRET not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("broker", "said"),
+    [
+        ("sentinel://a;sentinel://b", "add ?master_name=mymaster to the address"),
+        ("sentinel://:pw@a;sentinel://b?master_name=m", "must be the same in each address"),
+        ("sentinel://a;sentinel://b/3?master_name=m", "must be the same in each address"),
+        ("sentinel://a;redis://b?master_name=m", "must be that of a Sentinel"),
+        ("sentinel://a:port?master_name=m", "is no number"),
+        ("sentinel://a?master=m", "there is no option 'master' for Sentinel"),
+    ],
+)
+@pytest.mark.parametrize("named", ["CELERY_BROKER_URL", "LEDGER_URL"])
+def test_what_is_wrong_with_an_address_of_sentinels_is_said_at_the_start(read, named, broker, said):
+    config, environ = ({"broker_url": broker}, {}) if named == "CELERY_BROKER_URL" else ({}, {named: broker})
+    (fault,) = faults(read, config, **environ)
+    assert fault.startswith(f"{named}: ")
+    assert said in fault
+    assert "pw" not in fault
+
+
+def test_a_list_of_servers_has_no_place_for_the_ledger_and_is_refused_until_it_has_one(read):
+    config = {"broker_url": "redis://a;redis://b"}
+    (fault,) = faults(read, config)
+    assert fault.startswith("CELERY_BROKER_URL lists several Redis servers")
+    assert read(config, LEDGER_URL="redis://a").ledger_url == "redis://a"
 
 
 def test_without_redis_the_rest_works(read):

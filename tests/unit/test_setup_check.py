@@ -77,7 +77,8 @@ def test_a_broker_that_refuses_writes_is_said_with_what_to_do_and_not_as_one_tha
         setup_check, "make_broker_connection", lambda _: SimpleNamespace(ensure_connection=refuse, release=lambda: None)
     )
     app: Any = SimpleNamespace(conf=SimpleNamespace(broker_url="redis://h/0"))
-    (finding,) = setup_check._broker(app, SimpleNamespace())  # type: ignore[arg-type]
+    chosen = Settings(FileSettings(), EnvironmentSettings(), "redis://h/0", {})
+    (finding,) = setup_check._broker(app, chosen, SimpleNamespace())  # type: ignore[arg-type]
     assert finding.text == (
         "the Celery broker at redis://h/0: Redis cannot save its data and refuses writes: see its log, and make room "
         "on its disk (OperationalError: MISCONF Errors writing to the AOF file)."

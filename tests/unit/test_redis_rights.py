@@ -1,0 +1,35 @@
+"""The rights that the page on Redis's users lists are those that the scripts and the ledger need."""
+
+import re
+from typing import Final
+
+from redis.client import Pipeline
+
+from tests.project_process import ROOT
+from tests.redis_user import read_rights
+
+#: How redis-py calls what Redis calls otherwise, and calls of a pipeline that are no command.
+RENAMED: Final = {"delete": "del", "execute": "", "execute_command": "", "memory_usage": "memory"}
+#: What the page names beside its list.
+BESIDE: Final = {"waitaof"}
+
+
+def list_used_commands() -> set[str]:
+    """Return each command of our scripts, and of our pipelines in Python."""
+    files = [file for top in ("bridge", "lossless", "tasks") for file in (ROOT / top).rglob("*.*")]
+    texts = {file: file.read_text() for file in files if file.suffix in (".lua", ".py")}
+    scripts = {
+        name.lower()
+        for file, text in texts.items()
+        if file.suffix == ".lua"
+        for name in re.findall(r"\bp?call\(['\"]([A-Z]+)['\"]", text)
+    }
+    ours = {name for text in texts.values() for name in re.findall(r"\bpipe\.([a-z_]+)\(", text)}
+    assert {name for name in ours if not hasattr(Pipeline, name)} == set()
+    raw = {name.lower() for text in texts.values() for name in re.findall(r"execute_command\(\"([A-Z]+)\"", text)}
+    return {RENAMED.get(name, name) for name in scripts | ours | raw} - {""} - BESIDE
+
+
+def test_the_page_allows_each_command_that_is_used():
+    allowed = {rule[1:].partition("|")[0] for rule in read_rights().split() if rule.startswith("+")}
+    assert list_used_commands() - allowed == set()
