@@ -16,11 +16,15 @@ MESSAGES, KEYS = 6_000, 200
 
 
 # The other pairs of them are in the seeded run (docs/contributors/chaos.md).
-@pytest.mark.parametrize(("order", "batch"), [("key", "auto"), ("key", 50), ("partition", 1)])
+@pytest.mark.parametrize(
+    ("order", "batch", "protocol"),
+    [("key", "auto", "classic"), ("key", 50, "consumer"), ("partition", 1, "consumer")],
+)
 def test_each_delivery_settles_once_and_order_holds_while_members_come_and_go(
-    stack: Stack, order: str, batch: int | str
+    stack: Stack, order: str, batch: int | str, protocol: str
 ):
     draw = random.Random(f"{order} {batch}")
+    stack.environ["KAFKA_GROUP_PROTOCOL"] = protocol
     choose(stack, {"orders": {"commit": "completion", "order": order}})
     stack.environ["TEST_BATCH"] = json.dumps(batch)
     stack.make_topics("orders", partitions=12)

@@ -150,6 +150,9 @@ class World(Stack):
         """As docs/how-to/upgrade.md has it: workers first, and bridges when there are no old workers any more."""
         if name.startswith("worker"):
             return name not in self.members
+        if self.environ.get("KAFKA_GROUP_PROTOCOL") == "consumer":
+            # The old version has settings that librdkafka refuses with it, and Kafka moves no group that has members.
+            return False
         return name not in self.members or any(each.startswith("worker") for each in self.of_old)
 
     def alive(self, name: str) -> Served | None:

@@ -29,19 +29,24 @@ def topic(any_kafka: AnyKafka, topic_prefix: str) -> str:
 
 
 @pytest.fixture
-def settings(any_kafka: AnyKafka, topic_prefix: str) -> dict[str, Any]:
-    """Of a consumer, as the bridge sets it up."""
+def settings(any_kafka: AnyKafka, topic_prefix: str, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Of a consumer, as the bridge sets it up; a test's parameter is the protocol of its group."""
+    classic = {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": any_kafka.session_timeout,
+        "heartbeat.interval.ms": 300,
+    }
+    protocol = getattr(request, "param", "classic")
     return {
         "bootstrap.servers": any_kafka.bootstrap_servers,
         "group.id": f"{topic_prefix}.group",
-        "partition.assignment.strategy": "cooperative-sticky",
+        "group.protocol": protocol,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "allow.auto.create.topics": False,
-        "session.timeout.ms": any_kafka.session_timeout,
-        "heartbeat.interval.ms": 300,
         "topic.metadata.refresh.interval.ms": 1000,
+        **(classic if protocol == "classic" else {}),
     }
 
 
@@ -170,6 +175,7 @@ def test_a_group_starts_at_the_earliest_record_and_resumes_at_the_committed_one(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("settings", ["classic", "consumer"], indirect=True)
 def test_members_share_the_partitions_and_the_last_one_goes_on_where_the_other_committed(any_kafka, topic, join):
     revoked: list[TopicPartition] = []
     first = join(on_revoke=lambda _, partitions: revoked.extend(partitions))

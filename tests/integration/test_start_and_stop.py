@@ -189,11 +189,17 @@ def test_a_topic_that_does_not_exist_yet_is_said_once_and_consumed_when_it_comes
     assert "Traceback" not in bridge.text
 
 
-def test_a_bridge_whose_place_another_took_ends_with_one_line_and_a_code_that_asks_for_another_start(stack: Stack):
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
+def test_of_two_bridges_in_one_place_one_ends_with_one_line_and_a_code_that_asks_for_another_start(
+    stack: Stack, protocol: str
+):
+    stack.environ |= {"KAFKA_GROUP_INSTANCE_ID": "the only one", "KAFKA_GROUP_PROTOCOL": protocol}
     stack.make_topics("orders")
-    first = stack.bridge(KAFKA_GROUP_INSTANCE_ID="the only one")
-    stack.bridge(KAFKA_GROUP_INSTANCE_ID="the only one")
-    assert first.ends(30) == 75
-    assert "Kafka's client cannot go on" in first.text
-    assert "Start the bridge again." in first.text
-    assert "Traceback" not in first.text
+    first = stack.bridge()
+    second = stack.bridge(wait=False)
+    fenced, stays = (first, second) if protocol == "classic" else (second, first)
+    assert fenced.ends(30) == 75
+    assert "Kafka's client cannot go on" in fenced.text
+    assert "Start the bridge again." in fenced.text
+    assert "Traceback" not in fenced.text
+    eventually(stays.ready, 30)
