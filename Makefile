@@ -11,7 +11,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 KAFKA := .kafka/libs/.fetched
 FOREIGN := .kafka/foreign/classes/.compiled
-HELM := .cache/helm/helm
+HELM := build/helm/helm
 NEWER := .newer/.unpacked
 SITE := build/docs
 LOSSLESS := build/lossless
@@ -172,8 +172,8 @@ reference: $(INSTALLED)
 # Debian has no Helm. .ci/run builds it in the background.
 $(HELM):
 	@command -v go >/dev/null || { echo 'Go is needed to build Helm (on Debian: apt install golang).' >&2; exit 1; }
-	GOBIN=$(CURDIR)/.cache/helm/built go install helm.sh/helm/v3/cmd/helm@v3.22.0
-	mv .cache/helm/built/helm $@
+	GOBIN=$(CURDIR)/build/helm/built go install helm.sh/helm/v3/cmd/helm@v3.22.0
+	mv build/helm/built/helm $@
 
 helm: $(HELM)
 

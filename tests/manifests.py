@@ -25,7 +25,7 @@ HEAD: Final = "# Written by `make manifests` from deploy/helm: change the chart,
 
 def find_helm() -> str | None:
     """Return the Helm that `make helm` has built, or this machine's."""
-    built = ROOT / ".cache" / "helm" / "helm"
+    built = ROOT / "build" / "helm" / "helm"
     return str(built) if built.exists() else shutil.which("helm")
 
 
