@@ -26,7 +26,8 @@ _PLANNED: Final = {
     FAULTS: "invalid or unknown filter, id or plan, or not confirmed",
     NOT_FOUND: f"{_NOT_ASKED}, or {_NO_TERMINAL}",
     BAD: "the canary or a person stopped it, or with `--wait` a letter died again",
-    AGAIN: "Kafka or Redis stopped answering while the plan ran, or another process applies the plan: it goes on later",
+    AGAIN: "Kafka or Redis stopped answering while the plan ran, another process applies the plan, or it awaits a "
+    "second person: it goes on later",
     INTERRUPTED: "Ctrl-C stopped the plan, which can be continued",
 }
 

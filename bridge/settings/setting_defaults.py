@@ -155,6 +155,7 @@ class EnvironmentSettings(BaseModel):
     DEADLETTERS_MASK: str = ""
     DEADLETTERS_MASK_NOT_FOR: Literal["", "operator", "admin"] = ""
     DEADLETTERS_UNMASK: Literal["yes", "no"] = "yes"
+    DEADLETTERS_APPROVAL_ABOVE: int | None = Field(default=None, ge=0)
 
 
 @dataclass(frozen=True)

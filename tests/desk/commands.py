@@ -15,12 +15,17 @@ from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
 
 
 class Commands:
-    """`bridge deadletters …` on one database; for an app without handlers, unless one is given."""
+    """`bridge deadletters …` on one database; for an app without handlers, unless one is given; `said`: settings."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, url: str, app: Celery | None = None, routes: Routes | None = None
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        url: str,
+        app: Celery | None = None,
+        routes: Routes | None = None,
+        **said: Any,
     ) -> None:
-        environment = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url)
+        environment = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url, **said)
         settings = Settings(FileSettings(), environment, "memory://", {"bootstrap.servers": "localhost:1"})
         for module in (desk_access, service_commands):
             monkeypatch.setattr(module, "load_app", lambda name, **_: (app, settings, routes or Routes({})))

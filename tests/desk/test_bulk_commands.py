@@ -4,7 +4,7 @@ import pytest
 from celery import Celery
 
 from bridge.cli import command_io
-from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND
+from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, OK
 from bridge.deadletters.db import plan_rows
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from tasks.declaration.celery_defaults import DEFAULTS
@@ -205,3 +205,24 @@ def test_a_plan_that_another_process_applies_is_to_be_asked_for_again(desk, data
     ended = desk.run("plans", "apply", plan, "--yes")
     assert ended.exit_code == AGAIN
     assert "is applied by another process" in ended.output
+
+
+def test_a_large_plan_ends_its_command_with_75_and_a_colleague_applies_it(database, database_url, monkeypatch):
+    record(database, letter(1), letter(2), letter(3))
+    desk = Commands(monkeypatch, database_url, DEADLETTERS_APPROVAL_ABOVE=2)
+    ended = desk.run("archive", "--all", "--yes", "--by", "ann")
+    assert ended.exit_code == AGAIN
+    assert "it awaits a second person, not ann; to approve it: bridge deadletters plans apply 1; to reject it: " in (
+        " ".join(ended.stdout.split())
+    )
+    assert desk.run("plans", "show", 1).exit_code == AGAIN
+    for words in (("--by", "ann@laptop"), ("--by", "ann", "--background")):
+        refused = desk.run("plans", "apply", 1, "--yes", *words)
+        assert refused.exit_code == FAULTS
+        assert "somebody else approves or rejects it" in refused.output
+    assert set(statuses(desk).values()) == {"open"}
+    assert desk.run("plans", "apply", 1, "--yes", "--by", "bob").exit_code == OK
+    assert set(statuses(desk).values()) == {"archived"}
+    (plan,) = desk.given("plans")
+    assert (plan["planner"], plan["approved_by"]) == ("ann", "bob")
+    assert "approved by bob" in desk.run("plans", "show", 1).output

@@ -12,6 +12,8 @@ from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOpti
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay.plan_progress import PlanProgressReader
 from bridge.deadletters.replay.plan_service import PlanService
+from bridge.handler_routes import Routes
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.desk.rows import kind, letter
 
 ONE = ValuePatch.read('[{"op": "test", "path": "/n", "value": 1}, {"op": "replace", "path": "/n", "value": 2}]')
@@ -92,9 +94,8 @@ def stop_and_go_on(database, plan_id):
         plan_rows.change_plan_state(
             connection, plan_id, [PlanState.PLANNED, PlanState.APPLYING], PlanState.STOPPED, "canary: it died"
         )
-        plan = plan_rows.read_plan(connection, plan_id)
-        assert plan is not None
-        PlanService._move_on(connection, plan, "ann")
+    settings = Settings(FileSettings(), EnvironmentSettings(), "", {})
+    PlanService(Celery(set_as_current=False), settings, Routes({}), database).approve(plan_id, "ann")
 
 
 def waves_of(database, plan_id):

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -34,8 +35,8 @@ class Killed(BaseException):
 class Program:
     """A program with a token; each act under a key of its own, unless one is given."""
 
-    def __init__(self, console):
-        secret = console.desk.tokens.make(f"nightly {uuid4().hex[:6]}", Role.OPERATOR, "ann")[1]
+    def __init__(self, console, by="ann"):
+        secret = console.desk.tokens.make(f"nightly {uuid4().hex[:6]}", Role.OPERATOR, by)[1]
         self._client = TestClient(
             build_application(console), base_url="https://localhost", raise_server_exceptions=False
         )
@@ -357,3 +358,35 @@ def test_of_more_letters_than_one_can_wait_for_that_is_not_told(program, record,
     monkeypatch.setattr("bridge.deadletters.db.letter_query.MOST_LOOKED_THROUGH", 2)
     refused = program.post("/letters/check", {"letters": OPEN | besides})
     assert (refused.status_code, "the 3 that can be checked" in refused.json()["detail"]) == (422, True)
+
+
+# A second person
+
+
+def test_a_large_plan_awaits_a_second_person_whom_no_other_token_of_its_maker_is(desk_here, record):
+    record(*(letter(source) for source in range(2)))
+    environment = desk_here.settings.environment.model_copy(update={"DEADLETTERS_APPROVAL_ABOVE": 1})
+    guarded = replace(desk_here, settings=replace(desk_here.settings, environment=environment))
+    console = Console(guarded, "shop @ localhost:1")
+    mine, also_mine, other = Program(console), Program(console), Program(console, "bob")
+    made = mine.post("/plans", {"what": "archive", "letters": OPEN}).json()
+    path = f"/plans/{made['id']}/apply"
+    awaiting = mine.post(path, {"why": "old"}, **{"if-match": made["etag"]})
+    now = awaiting.json()
+    assert (awaiting.status_code, now["state"], now["awaiting"], now["planner"]) == (200, "planned", True, "ann")
+    assert awaiting.json()["preview"]["will"] == 2
+    seen = {"if-match": awaiting.json()["etag"]}
+    refused = also_mine.post(path, {}, **seen)
+    assert (refused.status_code, "awaits a second person" in refused.json()["detail"]) == (422, True), refused.text
+    assert other.post(path, {}, **{"if-match": made["etag"]}).status_code == 409
+    approved = other.post(path, {}, **seen).json()
+    assert (approved["state"], approved["awaiting"], approved["why"], approved["trail"][-2]["what"]) == (
+        *("applying", False, "old"),
+        "approve",
+    )
+    assert approved["approved_by"].startswith("token nightly")
+    assert approved["approved_at"] is not None
+    second = mine.post("/plans", {"what": "archive", "letters": OPEN}).json()
+    mine.post(f"/plans/{second['id']}/apply", {}, **{"if-match": second["etag"]})
+    stopped = other.post(f"/plans/{second['id']}/stop", {"why": "no"}).json()
+    assert (stopped["state"], stopped["trail"][-1]["what"]) == ("stopped", "reject")

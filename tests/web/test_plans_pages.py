@@ -446,3 +446,37 @@ def test_a_discard_that_was_stopped_in_its_10_s_waits_for_them_again_and_for_an_
         connection.execute(update(tables.plans).values(counts=json.dumps(counts)))
     assert "takes an admin" in ann.post(f"{address}/apply", **form).text
     assert stands(console, address) is PlanState.STOPPED
+
+
+def test_a_large_plan_awaits_a_second_person_on_its_page_and_its_planner_sees_no_button_to_approve_it(
+    console, ann, bob, database
+):
+    said = console.desk.settings.environment.model_copy(update={"DEADLETTERS_APPROVAL_ABOVE": 1})
+    object.__setattr__(console.desk, "settings", replace(console.desk.settings, environment=said))
+    viewer = Person(console, "vic", Role.VIEWER)
+    open_letters(database, 2)
+    address = made(ann)
+    assert applied(ann, address, pace="canary", why="smtp is back").status_code == 303
+    assert stands(console, address) is PlanState.AWAITING
+    assert "awaits a second person" in ann.get("/plans").text
+    assert "1 waits for somebody" in ann.get("/plans").text
+    own = ann.get(address).text
+    assert "You planned it, so somebody else approves or rejects it" in own
+    assert "Approve: " not in own
+    # A double click, and an attempt without the button.
+    refused = ann.post(f"{address}/apply", **ann.form(address, f"{address}/apply"))
+    assert (refused.status_code, "awaits a second person: you planned it" in refused.text) == (400, True)
+    assert "Approve: " not in viewer.get(address).text
+    seen = bob.get(address).text
+    assert "It is sent in waves (a canary)." in seen
+    assert "Approve: " in seen
+    assert applied(bob, address).status_code == 303
+    assert stands(console, address) is PlanState.APPLYING
+    shown = re.sub("<[^>]+>", "", bob.get(address).text)
+    assert "approved by bob" in shown
+    assert "approve by bob" in shown
+    other = made(ann)
+    applied(ann, other, pace="all")
+    assert bob.post(f"{other}/stop", **bob.form(other, f"{other}/apply"), why="no").status_code == 303
+    assert "rejected by bob: no" in re.sub("<[^>]+>", "", ann.get(other).text)
+    assert "rejected" in ann.get("/plans").text

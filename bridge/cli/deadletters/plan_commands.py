@@ -8,13 +8,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from bridge.cli.command_io import FAULTS, console, print_result, require_terminal
+from bridge.cli.command_io import AGAIN, FAULTS, OK, console, print_result, require_terminal
 from bridge.cli.command_options import ByOption, ListGroup, ListJsonOption, TrailOption, WaitOption, YesOption
 from bridge.cli.deadletters.desk_access import open_desk
 from bridge.cli.deadletters.letter_printout import format_minute
 from bridge.cli.deadletters.plan_run import carry_out_plan, confirm_plan, get_plan_exit_code, print_counts, print_plan
 from bridge.cli.exit_codes import add_commands
-from bridge.deadletters.model.bulk_plan import BulkPlan
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanState
 from bridge.inspection.terminal_output import make_cell, print_line
 
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ def plans_apply(
 ) -> None:
     """Apply a plan, or resume one that was stopped or interrupted, with exactly the letters that it froze.
 
+    A plan of more than DEADLETTERS_APPROVAL_ABOVE deliveries then awaits a second person, who approves it by this
+    command or in the console.
+
     Example: bridge deadletters plans apply 7 --wait
     """
     require_terminal(yes)
@@ -82,7 +85,7 @@ def plans_apply(
                 raise typer.Exit(FAULTS)
             found = desk.plans.approve(plan, by)
             print_result(found.to_data(), as_json, lambda: print_plan(console, found))
-            return
+            raise typer.Exit(AGAIN if found.state is PlanState.AWAITING else OK)
         carry_out_plan(desk, found, by, yes=yes, wait=wait, as_json=as_json)
 
 
@@ -93,7 +96,9 @@ def plans_stop(
     by: ByOption = "",
     as_json: PlanAsJsonOption = False,
 ) -> None:
-    """Stop a plan within a second. Letters that were sent still run; all others stay as they are.
+    """Stop a plan within a second, or reject one that awaits a second person.
+
+    Letters that were sent still run; all others stay as they are.
 
     Example: bridge deadletters plans stop 7 --why "the bank is down again"
     """

@@ -81,7 +81,7 @@ def run_plan(desk: "DeadLetterService", plan: BulkPlan, by: str, wait: bool, as_
     try:
         with record_meanwhile(desk) if records else nullcontext(), _show_plan_progress(plan) as heard:
             plan = desk.plans.apply(plan.id, by, heard)
-            if wait and not plan.is_over:
+            if wait and not plan.is_over and plan.state is not PlanState.AWAITING:
                 plan = desk.plans.wait(plan.id, heard)
     except KeyboardInterrupt:
         _stop_interrupted(desk, plan.id)
@@ -97,7 +97,11 @@ def run_plan(desk: "DeadLetterService", plan: BulkPlan, by: str, wait: bool, as_
 
 
 def get_plan_exit_code(plan: BulkPlan, wait: bool) -> int:
-    """Return exit code 3 if the plan was stopped or failed, or an awaited delivery did not succeed."""
+    """Return exit code 3 if the plan was stopped or failed, or an awaited delivery did not succeed; 75 if it awaits a
+    second person.
+    """
+    if plan.state is PlanState.AWAITING:
+        return AGAIN
     return BAD if plan.state in (PlanState.STOPPED, PlanState.FAILED) or (wait and not plan.is_good) else OK
 
 
@@ -108,6 +112,14 @@ def print_plan(to: Console, plan: BulkPlan, wait: bool = True, left_out: Sequenc
         "nothing yet" if plan.counts.letters else "it has no letter: no open letter matches"
     )
     print_line(to, f"plan {plan.id} is {plan.state}: {said}")
+    if plan.state is PlanState.AWAITING:
+        print_line(
+            to,
+            f"  it awaits a second person, not {plan.planner or plan.by}; to approve it: bridge deadletters plans "
+            f"apply {plan.id}; to reject it: bridge deadletters plans stop {plan.id}",
+        )
+    elif plan.approved_by:
+        print_line(to, f"  approved by {plan.approved_by}")
     if plan.stopped:
         print_line(to, f"  it stopped: {plan.stopped}", "red")
     for each in left_out:

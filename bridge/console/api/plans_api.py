@@ -10,10 +10,18 @@ from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable,
 from bridge.console.api.schemas import plans_schema as shapes
 from bridge.console.api.schemas.common_schema import PageQuery
 from bridge.console.auth import permissions as may
-from bridge.console.auth.authorization import check_discard, check_resumption
+from bridge.console.auth.authorization import check_discard, check_discard_role, check_resumption
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.model import filter_syntax
-from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind, PlanOptions, PlanState, preview_plan
+from bridge.deadletters.model.bulk_plan import (
+    NOT_BEGUN,
+    BulkPlan,
+    PlanItemState,
+    PlanKind,
+    PlanOptions,
+    PlanState,
+    preview_plan,
+)
 from bridge.deadletters.model.filter_syntax import parse_range_end
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.deadletters.replay import redrive_plan as redriving
@@ -88,13 +96,17 @@ def list_outcomes(asked: ApiRequest, query: shapes.OutcomesQuery) -> shapes.Outc
 def apply_plan(asked: ApiRequest, body: shapes.Applying) -> shapes.OnePlan:
     """Have `bridge deadletters record` apply or resume a plan.
 
-    A discard of more than 1,000 letters takes an admin; it begins after 10 seconds.
+    A discard of more than 1,000 letters takes an admin; it begins after 10 seconds. A plan of more than
+    `DEADLETTERS_APPROVAL_ABOVE` deliveries stays `planned` and is `awaiting` then, until somebody other than its
+    planner applies it, which approves it as it is, or stops it, which rejects it.
     """
     found = asked.desk.progress.read_progress(asked.path["id"])
     plan = found.plan
     _require_seen(asked, found)
     if plan.state is PlanState.PLANNED:
         check_discard(plan, asked.who, {"why": body.why, "count": "" if body.count is None else str(body.count)})
+    elif plan.state is PlanState.AWAITING:
+        check_discard_role(plan, asked.who)
     elif plan.state is PlanState.STOPPED:
         check_resumption(found, asked.who)
     decision = PlanApproval(found.key, found.left, body.rate, plan.what in SENDS and body.canary, body.why.strip())
@@ -104,7 +116,7 @@ def apply_plan(asked: ApiRequest, body: shapes.Applying) -> shapes.OnePlan:
 
 @operations.declare("POST /plans/{id:int}/stop", may.STOP_PLAN, "stopPlan", Effect(show_plan, "may"))
 def stop_plan(asked: ApiRequest, body: shapes.Stopping) -> shapes.OnePlan:
-    """Stop a plan; letters that it has not reached stay as they are."""
+    """Stop a plan, or reject one that awaits a second person; letters that it has not reached stay as they are."""
     found = asked.desk.progress.read_progress(asked.path["id"])
     if asked.seen is not None:
         _require_seen(asked, found)
@@ -126,14 +138,17 @@ def _require_seen(asked: ApiRequest, found: PlanProgress) -> None:
 
 
 def _list_plan_fields(plan: BulkPlan) -> dict[str, Any]:
-    return plan.to_data() | {"is_over": plan.is_over}
+    awaiting = plan.state is PlanState.AWAITING
+    # Programs of before know no other states.
+    state = PlanState.PLANNED if awaiting else plan.state
+    return plan.to_data() | {"state": str(state), "awaiting": awaiting, "is_over": plan.is_over}
 
 
 def describe_plan(asked: ApiRequest, id_: int) -> shapes.OnePlan:
     """Return a plan as an answer."""
     found = asked.lists.progress(asked.desk.progress.read_progress(id_))
     plan = found.plan
-    begun = plan.state not in (PlanState.PLANNED, PlanState.MAKING)
+    begun = plan.state not in NOT_BEGUN
     waves = [
         {name: getattr(wave, name) for name in ("number", "outcomes", "stops_at", "is_now", "is_last")}
         for wave in found.waves

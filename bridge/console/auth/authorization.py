@@ -94,6 +94,11 @@ def check_resumption(found: PlanProgress, who: Principal) -> None:
     plan = found.plan
     if not was_applied(found):
         raise PlanRefused(f"Plan {plan.id} was thrown away before it was approved: make a new plan.")
+    check_discard_role(plan, who)
+
+
+def check_discard_role(plan: BulkPlan, who: Principal) -> None:
+    """Check that a principal may discard as many letters as a plan has, if it discards."""
     if exceeds_discard_limit(plan, who):
         raise PlanRefused(f"To discard {plan.counts.letters:,} letters takes an admin: you are {who.role}.")
 

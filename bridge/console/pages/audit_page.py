@@ -22,6 +22,7 @@ ACTION_FILTERS: Final = {
     "edit, patch": ("edit", "patch"),
     "copy, redrive": ("copy", "redrive"),
     "plan applied, stopped": ("apply", "stop"),
+    "plan approved, rejected": ("request", "approve", "reject"),
     "note": ("note",),
     "reopen, resolve": ("reopen", "resolve"),
     "fixed": ("fixed", "not fixed", "regressed"),

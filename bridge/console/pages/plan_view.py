@@ -75,13 +75,14 @@ def describe_state(plan: BulkPlan) -> PlanBadge:
     return {
         PlanState.MAKING: PlanBadge("off", "clock", "being made"),
         PlanState.PLANNED: PlanBadge("warn", "clock", "not applied"),
+        PlanState.AWAITING: PlanBadge("warn", "clock", "awaits a second person"),
         PlanState.FAILED: PlanBadge("bad", "x", f"failed{_describe_in_flight(plan)}"),
     }[plan.state]
 
 
 def _describe_stop(plan: BulkPlan) -> PlanBadge:
     if plan.began_at is None and set(plan.outcomes) <= {PlanItemState.WAITING}:
-        return PlanBadge("off", "box", "thrown away")
+        return PlanBadge("off", "box", "rejected" if plan.stopped.startswith("rejected") else "thrown away")
     if plan.stopped.startswith("canary"):
         return PlanBadge("bad", "halt", "stopped by its canary")
     return PlanBadge("bad", "halt", "stopped, it came back" if plan.stopped.startswith("regression") else "stopped")

@@ -9,7 +9,13 @@ from starlette.responses import RedirectResponse, Response
 
 from bridge.console import console, filter_address
 from bridge.console.auth import permissions as may
-from bridge.console.auth.authorization import check_discard, check_resumption, exceeds_discard_limit, was_applied
+from bridge.console.auth.authorization import (
+    check_discard,
+    check_discard_role,
+    check_resumption,
+    exceeds_discard_limit,
+    was_applied,
+)
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import plan_view
@@ -17,7 +23,8 @@ from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
 from bridge.console.pages.form_submission import MAX_WHY, check_length, read_number, submit_once
 from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.masked_edit import DifferencePage
-from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanState, preview_plan
+from bridge.deadletters.model.bulk_plan import NOT_BEGUN, BulkPlan, PlanKind, PlanState, preview_plan
+from bridge.deadletters.model.second_person import is_planner
 from bridge.deadletters.replay.plan_progress import PlanApproval, PlanProgress
 from bridge.deadletters.replay.plan_service import SENDS
 from bridge.errors import FilterFault, PlanChanged, PlanRefused
@@ -35,7 +42,7 @@ def list_plans(request: Request) -> Response:
     desk = console.get_console(request).desk
     found = desk.lists(console.get_masks(request)).plans(desk.plans.latest(LIST_ROWS))
     applying = sum(plan.state is PlanState.APPLYING for plan in found)
-    waiting = sum(plan.state is PlanState.PLANNED for plan in found)
+    waiting = sum(plan.state in (PlanState.PLANNED, PlanState.AWAITING) for plan in found)
     return console.get_console(request).page(
         request,
         "plans.html",
@@ -79,7 +86,7 @@ def _read_selection(form: QueryParams) -> QueryParams:
 
 
 def _get_sort_key(plan: BulkPlan) -> tuple[int, int]:
-    return {PlanState.APPLYING: 0, PlanState.PLANNED: 1}.get(plan.state, 2), -plan.id
+    return {PlanState.APPLYING: 0, PlanState.AWAITING: 1, PlanState.PLANNED: 2}.get(plan.state, 3), -plan.id
 
 
 def _build_heading(applying: int, waiting: int, count: int) -> str:
@@ -137,11 +144,13 @@ def apply_plan(request: Request) -> Response:
     try:
         if plan.state is PlanState.PLANNED:
             check_discard(plan, who, form)
+        elif plan.state is PlanState.AWAITING:
+            check_discard_role(plan, who)
         elif plan.state is PlanState.STOPPED and key == found.key:
             check_resumption(found, who)
         console.get_console(request).desk.plans.decide(plan.id, who.name, _read_decision(plan, form, key))
     except PlanChanged as error:
-        return _answer_conflict(request, error, "apply")
+        return _answer_conflict(request, error, "apply", "request")
     except PlanRefused as error:
         return _render_plan(request, _read_progress(request), 400, str(error), form)
     return RedirectResponse(f"/plans/{plan.id}", 303)
@@ -156,7 +165,7 @@ def stop_plan(request: Request) -> Response:
             id_, who.name, check_length(form.get("why", ""), MAX_WHY), form.get("act", _NO_KEY)
         )
     except PlanRefused as error:
-        return _answer_conflict(request, error, "stop")
+        return _answer_conflict(request, error, "stop", "reject")
     return RedirectResponse(f"/plans/{id_}", 303)
 
 
@@ -215,12 +224,12 @@ def _list_changes(page: DifferencePage) -> list[ValueChange]:
     return [ValueChange(each.letter_id, build_diff_rows(each.text)) for each in page.differences]
 
 
-def _answer_conflict(request: Request, error: PlanRefused, wanted: str) -> Response:
+def _answer_conflict(request: Request, error: PlanRefused, *wanted: str) -> Response:
     """Show the plan again if another user was faster; accept it if the same user did the same."""
     found = _read_progress(request)
     last = found.trail[-1] if found.trail else None
     # Also if the plan has ended meanwhile: a second tab, a double click.
-    if last is not None and (last.by, last.what) == (console.get_principal(request).name, wanted):
+    if last is not None and last.by == console.get_principal(request).name and last.what in wanted:
         return RedirectResponse(f"/plans/{found.plan.id}", 303)
     return _render_plan(request, found, 409, str(error), request.state.form)
 
@@ -234,7 +243,7 @@ def _render_plan(
     request: Request, found: PlanProgress, status: int = 200, trouble: str = "", typed: Mapping[str, str] | None = None
 ) -> Response:
     plan, who = found.plan, console.get_principal(request)
-    undecided = plan.state in (PlanState.PLANNED, PlanState.MAKING)
+    undecided = plan.state in NOT_BEGUN
     return console.get_console(request).page(
         request,
         "plan-preview.html" if undecided else "plan.html",
@@ -248,6 +257,7 @@ def _render_plan(
         plan_view=plan_view,
         preview=preview_plan(plan, found.gone),
         differences=_list_first_changes(request, plan) if plan.counts.edits else (),
+        is_planner=is_planner(plan, who.name),
         canary=plan.what in SENDS and plan.counts.letters > CANARY_ABOVE,
         may=who.role >= may.APPLY_PLAN and not exceeds_discard_limit(plan, who),
         needs=may.DISCARD_MORE if exceeds_discard_limit(plan, who) else may.APPLY_PLAN,

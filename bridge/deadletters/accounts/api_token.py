@@ -32,8 +32,8 @@ def digest_secret(secret: str) -> bytes:
 
 
 def name_token_user(token: ApiToken) -> str:
-    """Return the actor's name in the audit log; no user has it, since their names have no spaces."""
-    return f"token {token.name}"
+    """Return the actor's name in the audit log."""
+    return f"{account_rows.TOKEN_PREFIX}{token.name}"
 
 
 @dataclass(frozen=True)

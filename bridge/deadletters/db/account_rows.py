@@ -1,6 +1,6 @@
 """Users, their sessions, the sessions of an OpenID Connect issuer, and API tokens."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -204,6 +204,10 @@ class ApiToken(NamedTuple):
     used_at: int | None
 
 
+#: With what the audit log begins the name of a token; no user has it, since their names have no spaces.
+TOKEN_PREFIX: Final = "token "
+#: Most tokens that were made by a token each, of which the first one's maker is found.
+_TOKENS_IN_A_ROW: Final = 10
 _SELECT_TOKEN = select(*(tokens.c[name] for name in ApiToken._fields))
 
 
@@ -227,6 +231,19 @@ def hold_token(connection: Connection, id_: int) -> ApiToken | None:
 def find_living_token(connection: Connection, name: str, now: int) -> ApiToken | None:
     """Return the token of a name that has not ended."""
     return read_one(connection, _SELECT_TOKEN.where(tokens.c.name == name, tokens.c.until > now), ApiToken)
+
+
+def find_person(connection: Connection, by: str) -> str:
+    """Return the person behind an actor of the audit log: of an API token, who made it."""
+    for _ in range(_TOKENS_IN_A_ROW):
+        prefix, _, name = by.partition(" ")
+        if f"{prefix} " != TOKEN_PREFIX:
+            break
+        found = select(tokens.c.by).where(tokens.c.name == name).order_by(tokens.c.id.desc()).limit(1)
+        if (maker := connection.execute(found).scalar()) is None:
+            break
+        by = str(maker)
+    return by
 
 
 def find_token(connection: Connection, digest: bytes, now: int) -> ApiToken | None:

@@ -274,6 +274,7 @@ class GroupFix(NamedTuple):
     Attributes:
         cause: its id; `None`: the whole group.
         fixed_at: ms since the epoch.
+        fixed_by: who marked it; `None`: not known.
         plan_id: the last plan that replayed its letters.
     """
 
@@ -282,6 +283,7 @@ class GroupFix(NamedTuple):
     handler: str
     fixed_in: str
     fixed_at: int
+    fixed_by: str | None
     plan_id: int | None
 
     @property
@@ -292,7 +294,7 @@ class GroupFix(NamedTuple):
 
 def read_fixes(connection: Connection) -> list[GroupFix]:
     """Return the groups and causes that are marked as fixed and have not failed again."""
-    names = ("fixed_in", "fixed_at", "fixed_plan")
+    names = ("fixed_in", "fixed_at", "fixed_by", "fixed_plan")
     whole = select(groups.c.id, null().label("cause"), groups.c.handler, *(groups.c[name] for name in names))
     parts = select(groups.c.id, cause_fixes.c.cause, groups.c.handler, *(cause_fixes.c[name] for name in names))
     parts = parts.join(groups, groups.c.id == cause_fixes.c.group_id)

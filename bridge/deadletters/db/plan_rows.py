@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, and_, exists, func, insert, literal_column, or_, select, update
 
-from bridge.deadletters.db import plan_item_rows, sql
+from bridge.deadletters.db import account_rows, plan_item_rows, sql
 from bridge.deadletters.db.table_definitions import items, letters, plans
 from bridge.deadletters.model.bulk_plan import (
+    NOT_BEGUN,
     UNDER_WAY,
     BulkPlan,
     PlanCounts,
@@ -33,11 +34,23 @@ OverPlans = dict[int, tuple[tuple[str, int | None], Mapping[str, int]]]
 
 
 def add_plan(
-    connection: Connection, what: PlanKind, by: str, why: str, asked: Mapping[str, Any], options: PlanOptions
+    connection: Connection,
+    what: PlanKind,
+    by: str,
+    why: str,
+    asked: Mapping[str, Any],
+    options: PlanOptions,
+    planner: str = "",
 ) -> tuple[int, int]:
-    """Add a plan without letters; return its id, and when it was made."""
+    """Add a plan without letters; return its id, and when it was made.
+
+    Parameters:
+        planner: the person behind it, if `by` names none.
+    """
     at = sql.read_clock(connection)
-    row = {"what": what, "state": PlanState.PLANNED, "by": by, "at": at, "why": why}
+    planner = planner or account_rows.find_person(connection, by)
+    planner = "" if planner == by else planner
+    row = {"what": what, "state": PlanState.PLANNED, "by": by, "at": at, "why": why, "planner": planner}
     texts = {"asked": json.dumps(asked), "options": json.dumps(options.to_data()), "counts": "{}"}
     return int(connection.execute(insert(plans).values(row | texts).returning(plans.c.id)).scalar_one()), at
 
@@ -84,6 +97,11 @@ def read_applying_plans(connection: Connection, *, counts: bool = True) -> list[
 def note_plan_options(connection: Connection, id_: int, options: PlanOptions, why: str) -> None:
     """Store the options and the reason of a plan."""
     _update_plan(connection, id_, options=json.dumps(options.to_data()), why=why)
+
+
+def note_plan_approval(connection: Connection, id_: int, by: str) -> None:
+    """Store that a second person has approved a plan."""
+    _update_plan(connection, id_, approved_by=by, approved_at=sql.read_clock(connection))
 
 
 def note_target_topic(connection: Connection, plan: BulkPlan, topic_id: str) -> None:
@@ -146,7 +164,7 @@ def change_plan_state(
     Parameters:
         stopped: the reason, if it stops.
     """
-    ended = {} if to in (PlanState.PLANNED, PlanState.APPLYING) else {"ended_at": sql.read_clock(connection)}
+    ended = {} if to in (*NOT_BEGUN, PlanState.APPLYING) else {"ended_at": sql.read_clock(connection)}
     changed = update(plans).where(plans.c.id == id_, plans.c.state.in_([*from_]))
     return connection.execute(changed.values(state=to, stopped=stopped, **ended)).rowcount == 1
 
@@ -234,6 +252,9 @@ def _build_plan(row: Row[Any], outcomes: Mapping[str, int]) -> BulkPlan:
         row.wave,
         row.began_at,
         row.ended_at,
+        row.planner or row.by,
+        row.approved_by,
+        row.approved_at,
     )
 
 

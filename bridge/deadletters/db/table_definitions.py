@@ -263,6 +263,11 @@ plans = Table(
     # Why it stopped, if it did.
     Column("stopped", Text, nullable=False, server_default=""),
     Column("wave", Integer, nullable=False, server_default="0"),
+    # Who made it; of an API token, who made the token. Empty: as `by`.
+    Column("planner", Text, nullable=False, server_default=""),
+    # The second person who approved it, and when.
+    Column("approved_by", Text, nullable=False, server_default=""),
+    Column("approved_at", BigInteger),
     Column("began_at", BigInteger),
     Column("ended_at", BigInteger),
     # The process with the lease, and the lease's end.

@@ -29,6 +29,8 @@ class PlanState(StrEnum):
     MAKING = "making"
     """Its letters are being frozen; if the process died meanwhile, it stays so and is never applied."""
     PLANNED = "planned"
+    AWAITING = "awaiting"
+    """It was applied, and awaits a second person, who approves or rejects it (second_person.py)."""
     APPLYING = "applying"
     """A process applies it or is to; if that process died, another resumes it."""
     STOPPED = "stopped"
@@ -57,6 +59,8 @@ class PlanItemState(StrEnum):
     """Kafka refused it."""
 
 
+#: The states of a plan of which nothing was done.
+NOT_BEGUN: Final = (PlanState.MAKING, PlanState.PLANNED, PlanState.AWAITING)
 #: The states of items in flight.
 UNDER_WAY: Final = (PlanItemState.CLAIMED, PlanItemState.SENT)
 #: The states of items that have not ended.
@@ -152,6 +156,8 @@ class BulkPlan:
         outcomes: its items by `PlanItemState`, without zeros.
         stopped: why it stopped, if it did.
         wave: the current wave of a canary.
+        planner: the person who made it; of an API token, who made the token; empty: as `by`.
+        approved_by, approved_at: the second person who approved it, and when; empty and `None`: nobody.
     """
 
     id: int
@@ -168,6 +174,9 @@ class BulkPlan:
     wave: int = 0
     began_at: int | None = None
     ended_at: int | None = None
+    planner: str = ""
+    approved_by: str = ""
+    approved_at: int | None = None
 
     def count(self, *states: PlanItemState) -> int:
         """Return the number of its items in one of these states."""
@@ -189,9 +198,7 @@ class BulkPlan:
     @property
     def is_over(self) -> bool:
         """Return whether the plan has ended, with all outcomes, unless somebody resumes it."""
-        return self.state not in (PlanState.MAKING, PlanState.PLANNED, PlanState.APPLYING) and not self.count(
-            *UNDER_WAY
-        )
+        return self.state not in (*NOT_BEGUN, PlanState.APPLYING) and not self.count(*UNDER_WAY)
 
     @property
     def is_good(self) -> bool:
@@ -201,11 +208,13 @@ class BulkPlan:
 
     def to_data(self) -> dict[str, Any]:
         """Return the plan as JSON-compatible data."""
-        times = {name: getattr(self, name) for name in ("at", "began_at", "ended_at")}
+        times = {name: getattr(self, name) for name in ("at", "approved_at", "began_at", "ended_at")}
         return {
             "id": self.id,
             "what": str(self.what),
             "by": self.by,
+            "planner": self.planner or self.by,
+            "approved_by": self.approved_by,
             "state": str(self.state),
             "why": self.why,
             "asked": dict(self.asked),

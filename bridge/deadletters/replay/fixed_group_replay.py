@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from packaging.version import InvalidVersion, Version
 
-from bridge.deadletters.db import audit_rows, group_rows, plan_item_rows, plan_rows, sql
+from bridge.deadletters.db import account_rows, audit_rows, group_rows, plan_item_rows, plan_rows, sql
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.group_rows import GroupFix
@@ -75,7 +75,11 @@ def _mark_regression(connection: Connection, fix: GroupFix) -> bool:
     why = f"{it} failed in version {version}, and was to be fixed in {fix.fixed_in}"
     if fix.plan_id is not None:
         plan_rows.change_plan_state(
-            connection, fix.plan_id, [PlanState.PLANNED, PlanState.APPLYING], PlanState.STOPPED, f"regression: {why}"
+            connection,
+            fix.plan_id,
+            [PlanState.PLANNED, PlanState.AWAITING, PlanState.APPLYING],
+            PlanState.STOPPED,
+            f"regression: {why}",
         )
     audit_rows.write_entry(
         connection, at, _name_actor(fix), "regressed", why, group_id=fix.group_id, plan_id=fix.plan_id
@@ -99,12 +103,18 @@ def _plan_replay(connection: Connection, fix: GroupFix, workers: Iterable[Mappin
     )
     why = f"{fix.name} is fixed in {fix.fixed_in}"
     plan_id, at = plan_rows.add_plan(
-        connection, PlanKind.REPLAY, _name_actor(fix), why, filter_.to_data(), PlanOptions(canary=True)
+        connection,
+        PlanKind.REPLAY,
+        _name_actor(fix),
+        why,
+        filter_.to_data(),
+        PlanOptions(canary=True),
+        account_rows.find_person(connection, fix.fixed_by or ""),
     )
     group_rows.note_fix_plan(connection, fix, plan_id)
     count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(filter_), canary=True)
     plan_rows.note_plan_counts(connection, plan_id, PlanCounts(letters=count))
-    # Without a lease, a recorder finds it like a plan of a dead process.
+    # Without a lease, a recorder finds it like a plan of a dead process; a large one awaits a second person there.
     plan_rows.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.APPLYING)
     audit_rows.write_entry(
         connection,

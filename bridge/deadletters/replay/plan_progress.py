@@ -12,6 +12,7 @@ from bridge.deadletters.db import audit_rows, plan_counts, plan_item_rows, plan_
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.plan_counts import WaveState
 from bridge.deadletters.model.bulk_plan import (
+    NOT_BEGUN,
     UNDER_WAY,
     BulkPlan,
     PlanItemState,
@@ -182,7 +183,7 @@ class PlanProgressReader:
         with self.database.reading() as connection:
             plan, waves = _read_plan_state(connection, id_)
             acts = audit_rows.read_history(connection, plan_id=id_)
-            begun = plan.state not in (PlanState.PLANNED, PlanState.MAKING)
+            begun = plan.state not in NOT_BEGUN
             return PlanProgress(
                 plan=plan,
                 key=compute_plan_version(plan.state, acts[-1].id if acts else 0),

@@ -332,9 +332,13 @@ LOOK_FOR_PLANS_EVERY: Final = 1.0
 RESUME_BACKOFF: Final = Backoff(first=5.0, most=60.0)
 #: Applies a plan, by its id and the name on the lease.
 PlanApplier = Callable[[int, str], object]
+#: Returns whether a plan may not begin, and then keeps it from being found again.
+PlanHold = Callable[[Connection, int], bool]
 
 
-def resume_plans(database: Database, apply: PlanApplier, stopping: Event) -> None:
+def resume_plans(
+    database: Database, apply: PlanApplier, stopping: Event, holds: PlanHold = lambda connection, id_: False
+) -> None:
     """Resume all abandoned plans concurrently until `stopping` is set and all runners have left."""
     taken_at: dict[int, float] = {}
     failed: Counter[int] = Counter()
@@ -342,7 +346,7 @@ def resume_plans(database: Database, apply: PlanApplier, stopping: Event) -> Non
     while not stopping.is_set():
         # The recorder's other duties report that the database does not answer.
         with suppress(DeskUnavailable):
-            for id_, who in _lease_plans(database, taken_at, failed):
+            for id_, who in _lease_plans(database, taken_at, failed, holds):
                 threads = [thread for thread in threads if thread.is_alive()]
                 threads.append(start_thread(f"plan {id_}", partial(_run_plan, apply, id_, who, failed)))
         stopping.wait(LOOK_FOR_PLANS_EVERY)
@@ -351,7 +355,7 @@ def resume_plans(database: Database, apply: PlanApplier, stopping: Event) -> Non
 
 
 def _lease_plans(
-    database: Database, taken_at: dict[int, float], failed: Mapping[int, int]
+    database: Database, taken_at: dict[int, float], failed: Mapping[int, int], holds: PlanHold
 ) -> Iterator[tuple[int, str]]:
     """Lease abandoned plans; yield each with the name on the lease."""
     with database.reading() as connection:
@@ -364,7 +368,7 @@ def _lease_plans(
         who = name_this_process()
         with database.writing() as connection:
             # Another process may be faster.
-            taken = plan_rows.lease_plan(connection, id_, who)
+            taken = not holds(connection, id_) and plan_rows.lease_plan(connection, id_, who)
         if taken:
             taken_at[id_] = time.monotonic()
             yield id_, who

@@ -9,11 +9,12 @@ from typing import Final
 
 from celery import Celery
 
-from bridge.deadletters.db import audit_rows, plan_counts, plan_item_rows, plan_order_rows, plan_rows, sql
+from bridge.deadletters.db import account_rows, audit_rows, plan_counts, plan_item_rows, plan_order_rows, plan_rows, sql
 from bridge.deadletters.db.database import Connection, Database, require_same_cluster
 from bridge.deadletters.db.filter_sql import select_matching_letters
-from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.bulk_plan import NOT_BEGUN, BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.second_person import is_planner, needs_second_person
 from bridge.deadletters.replay import copy_action, plan_runner
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_action import ArchiveAction, DiscardAction, PlanAction
@@ -202,7 +203,7 @@ class PlanService:
             return plan_rows.read_applying_plans(connection, counts=counts)
 
     def apply(self, id_: int, by: str, heard: PlanListener = ignore_plan) -> BulkPlan:
-        """Apply or resume a plan; return when all was sent, or it stopped.
+        """Apply or resume a plan; return when all was sent, or it stopped, or awaits a second person.
 
         Raises:
             NoSuchPlan, PlanRefused: there is none; or it is over, or another process applies it.
@@ -211,12 +212,12 @@ class PlanService:
         """
         who = name_this_process()
         self._check_cluster(id_)
-        self._begin(id_, by, who)
-        self._apply_plan(id_, who, heard)
+        if self._begin(id_, by, who):
+            self._apply_plan(id_, who, heard)
         return self.one(id_)
 
     def approve(self, id_: int, by: str) -> BulkPlan:
-        """Have a plan applied by `bridge deadletters record`, in the background.
+        """Have a plan applied by `bridge deadletters record`, in the background; it may await a second person first.
 
         Raises:
             NoSuchPlan, PlanRefused: as `apply`.
@@ -227,7 +228,8 @@ class PlanService:
     def decide(self, id_: int, by: str, decision: PlanApproval) -> BulkPlan:
         """Have a plan applied by `bridge deadletters record` as a person approved it, once.
 
-        Discarding begins after `DISCARD_AFTER`, until when it can be stopped.
+        A large one awaits a second person, whose decision keeps its options. Discarding begins after `DISCARD_AFTER`,
+        until when it can be stopped.
 
         Raises:
             NoSuchPlan, PlanRefused: as `approve`; or a reason is required.
@@ -236,20 +238,23 @@ class PlanService:
         with self.database.writing() as connection:
             plan = require_plan(connection, id_)
             require_unchanged_plan(connection, plan, by, decision.key)
-            if plan.state is PlanState.PLANNED:
+            if plan.state in (PlanState.PLANNED, PlanState.AWAITING):
                 require_untaken_letters(connection, plan, decision.left)
+            if plan.state is PlanState.PLANNED:
                 options = replace(plan.options, rate=decision.rate, canary=decision.canary)
                 _require_valid_options(plan.what, options, decision.why)
                 plan_rows.note_plan_options(connection, id_, options, decision.why)
                 if options.canary:
                     plan_order_rows.cut_waves(connection, id_)
-            self._move_on(connection, plan, by)
-            if plan.began_at is None and plan.what is PlanKind.DISCARD:
+            begins = self._move_on(connection, plan, by)
+            if begins and plan.began_at is None and plan.what is PlanKind.DISCARD:
                 plan_rows.delay_plan(connection, id_, DISCARD_AFTER)
         return self.one(id_)
 
     def stop(self, id_: int, by: str, why: str = "", key: str = "") -> BulkPlan:
         """Stop a plan within a batch, or a second; the remaining letters stay as they are.
+
+        A plan that awaits a second person is rejected by anybody but its planner.
 
         Parameters:
             key: the version of the plan that the person saw; empty: any.
@@ -262,12 +267,15 @@ class PlanService:
             plan = require_plan(connection, id_)
             if key:
                 require_unchanged_plan(connection, plan, by, key)
-            said = f"stopped by {by}" + (f": {why}" if why else "")
-            if not plan_rows.change_plan_state(
-                connection, id_, [PlanState.PLANNED, PlanState.APPLYING], PlanState.STOPPED, said
-            ):
+            rejects = plan.state is PlanState.AWAITING and not is_planner(
+                plan, account_rows.find_person(connection, by)
+            )
+            said = f"{'rejected' if rejects else 'stopped'} by {by}" + (f": {why}" if why else "")
+            before = [PlanState.PLANNED, PlanState.AWAITING, PlanState.APPLYING]
+            if not plan_rows.change_plan_state(connection, id_, before, PlanState.STOPPED, said):
                 raise PlanRefused(f"Plan {id_} is {plan.state}: there is nothing to stop.")
-            audit_rows.write_entry(connection, sql.read_clock(connection), by, "stop", said, plan_id=id_)
+            what = "reject" if rejects else "stop"
+            audit_rows.write_entry(connection, sql.read_clock(connection), by, what, said, plan_id=id_)
             return require_plan(connection, id_)
 
     def wait(self, id_: int, heard: PlanListener = ignore_plan) -> BulkPlan:
@@ -290,7 +298,10 @@ class PlanService:
     def go_on(self, stopping: Event) -> None:
         """Apply approved plans and those of dead processes, until `stopping` is set."""
         plan_runner.resume_plans(
-            self.database, lambda id_, who: self._apply_plan(id_, who, ignore_plan, stopping.is_set), stopping
+            self.database,
+            lambda id_, who: self._apply_plan(id_, who, ignore_plan, stopping.is_set),
+            stopping,
+            self._holds,
         )
 
     def follow(self, stopping: Event) -> None:
@@ -309,24 +320,48 @@ class PlanService:
         if self.one(id_).what is not PlanKind.ARCHIVE:
             require_same_cluster(self.database, read_cluster(admin_client(self.settings.kafka)).id)
 
-    def _begin(self, id_: int, by: str, who: str | None = None) -> None:
-        """Mark a plan as being applied, with a lease of this process if it gives its name."""
+    def _begin(self, id_: int, by: str, who: str | None = None) -> bool:
+        """Mark a plan as being applied, with a lease of this process if it gives its name; as `_move_on`."""
         with self.database.writing() as connection:
-            self._move_on(connection, require_plan(connection, id_), by, who)
+            return self._move_on(connection, require_plan(connection, id_), by, who)
 
-    @staticmethod
-    def _move_on(connection: Connection, plan: BulkPlan, by: str, who: str | None = None) -> None:
-        if not plan_rows.change_plan_state(connection, plan.id, plan_rows.TO_DO, PlanState.APPLYING):
+    @property
+    def _above(self) -> int | None:
+        return self.settings.environment.DEADLETTERS_APPROVAL_ABOVE
+
+    def _holds(self, connection: Connection, id_: int) -> bool:
+        """Return whether a plan that is to be applied awaits a second person, whatever process let it pass."""
+        if self._above is None:
+            return False
+        plan = plan_rows.read_plan(connection, id_)
+        if plan is None or plan.state is not PlanState.APPLYING or not needs_second_person(plan, self._above):
+            return False
+        _await_second_person(connection, plan, plan.by)
+        return True
+
+    def _move_on(self, connection: Connection, plan: BulkPlan, by: str, who: str | None = None) -> bool:
+        """Mark a plan as being applied; return false if it awaits a second person now."""
+        if needs_second_person(plan, self._above):
+            _require_unrejected_plan(plan)
+            if is_planner(plan, account_rows.find_person(connection, by)):
+                _await_second_person(connection, plan, by)
+                return False
+            plan_rows.note_plan_approval(connection, plan.id, by)
+            said = f"plan {plan.id} of {plan.by} approved: {letters_said(sum(plan.outcomes.values()))}"
+            audit_rows.write_entry(connection, sql.read_clock(connection), by, "approve", said, plan_id=plan.id)
+        before = (*plan_rows.TO_DO, PlanState.AWAITING)
+        if not plan_rows.change_plan_state(connection, plan.id, before, PlanState.APPLYING):
             raise PlanRefused(f"Plan {plan.id} is {plan.state}: it cannot be applied again; make a new one.")
         if who is not None and not plan_rows.lease_plan(connection, plan.id, who):
             raise PlanHeld(f"Plan {plan.id} is applied by another process: bridge deadletters plans shows how far.")
         if plan.state is PlanState.STOPPED and plan.options.canary:
             plan_rows.note_canary_restart(connection, plan, plan_order_rows.cut_new_waves(connection, plan.id))
         if plan.state is not PlanState.APPLYING:
-            said = "applied" if plan.state is PlanState.PLANNED else "gone on with"
+            said = "applied" if plan.state in NOT_BEGUN else "gone on with"
             audit_rows.write_entry(
                 connection, sql.read_clock(connection), by, "apply", f"plan {plan.id} {said}", plan_id=plan.id
             )
+        return True
 
     def _apply_plan(self, id_: int, who: str, heard: PlanListener, leaves: Callable[[], bool] = lambda: False) -> None:
         """Apply a plan of which this process has the lease, until it is to leave it."""
@@ -366,6 +401,30 @@ class PlanService:
         finally:
             with self.database.writing() as connection:
                 plan_rows.release_plan(connection, id_, who)
+
+
+def _require_unrejected_plan(plan: BulkPlan) -> None:
+    if plan.state in plan_rows.ENDED_EARLY:
+        raise PlanRefused(f"Plan {plan.id} was {plan.stopped or plan.state}, and nobody approved it: make a new plan.")
+
+
+def _await_second_person(connection: Connection, plan: BulkPlan, by: str) -> None:
+    """Let a plan await a second person.
+
+    Raises:
+        PlanRefused: it does so already.
+    """
+    count = letters_said(sum(plan.outcomes.values()))
+    if plan.state is PlanState.AWAITING:
+        raise PlanRefused(
+            f"Plan {plan.id} of {count} awaits a second person: you planned it (as {plan.planner or plan.by}), so "
+            "somebody else approves or rejects it."
+        )
+    before = [PlanState.PLANNED, PlanState.APPLYING]
+    if not plan_rows.change_plan_state(connection, plan.id, before, PlanState.AWAITING):
+        raise PlanRefused(f"Plan {plan.id} is {plan.state}: it cannot be applied.")
+    said = f"plan {plan.id} awaits a second person: {count}"
+    audit_rows.write_entry(connection, sql.read_clock(connection), by, "request", said, plan_id=plan.id)
 
 
 def _look_and_rest(look: Callable[[], object], wait: Callable[[float], object]) -> None:

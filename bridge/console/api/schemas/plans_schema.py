@@ -42,6 +42,9 @@ class Plan(ResponseModel):
     id: Id
     what: str
     by: str
+    planner: str = Field(description="The person who planned it: of an API token, who made the token.")
+    approved_by: str = Field(description="The second person who approved it; empty: nobody, or nobody needs to.")
+    awaiting: bool = Field(description="Whether it was applied, and awaits a second person; it is `planned` then.")
     state: Literal["making", "planned", "applying", "stopped", "done", "failed"]
     why: str
     asked: dict[str, Any]
@@ -51,6 +54,7 @@ class Plan(ResponseModel):
     stopped: str
     wave: int
     at: Moment | None
+    approved_at: Moment | None
     began_at: Moment | None
     ended_at: Moment | None
     is_over: bool = Field(description="Whether everything that was sent has ended, and nothing more is sent.")

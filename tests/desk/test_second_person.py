@@ -1,0 +1,198 @@
+"""Above DEADLETTERS_APPROVAL_ABOVE a plan awaits a second person, who is no other account of its planner."""
+
+from dataclasses import replace
+from threading import Event
+
+import pytest
+
+from bridge.deadletters.accounts.api_token import ApiTokens
+from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.db import audit_rows, group_rows, letter_rows, plan_item_rows, plan_rows
+from bridge.deadletters.db import table_definitions as tables
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.second_person import is_planner, needs_second_person
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay.fixed_group_replay import check_fixed_groups
+from bridge.deadletters.replay.plan_progress import PlanApproval, PlanProgressReader
+from bridge.deadletters.replay.plan_runner import resume_plans
+from bridge.deadletters.replay.plan_service import PlanService
+from bridge.errors import PlanChanged, PlanRefused
+from bridge.settings import EnvironmentSettings
+from tests.desk.test_plans import HANDLER, fill, make
+from tests.desk.test_plans import plans as all_plans
+
+#: The fixture of that file.
+plans = all_plans
+
+
+def above(plans: PlanService, count: int | None) -> PlanService:
+    """The plans of a process with this setting."""
+    said = EnvironmentSettings(DEADLETTERS_APPROVAL_ABOVE=count)
+    return replace(plans, settings=replace(plans.settings, environment=said))
+
+
+@pytest.fixture
+def guarded(plans: PlanService, database: Database) -> PlanService:
+    """Five open letters, of which four are the most that one person may replay."""
+    fill(database)
+    return above(plans, 4)
+
+
+def acts(database: Database, plan: BulkPlan) -> list[tuple[str, str]]:
+    with database.reading() as connection:
+        return [(act.what, act.by) for act in audit_rows.read_history(connection, plan_id=plan.id)]
+
+
+def to_be_done(database: Database) -> list[int]:
+    with database.reading() as connection:
+        return plan_rows.find_abandoned_plans(connection)
+
+
+def test_a_large_plan_awaits_a_second_person_and_is_done_once_they_approve_it(guarded, database):
+    plan = make(guarded, rate=50.0)
+    assert guarded.approve(plan.id, "ann").state is PlanState.AWAITING
+    assert to_be_done(database) == []
+    approved = guarded.approve(plan.id, "bob")
+    assert (approved.state, approved.planner, approved.approved_by) == (PlanState.APPLYING, "ann", "bob")
+    assert approved.approved_at is not None
+    assert approved.options.rate == 50.0
+    assert to_be_done(database) == [plan.id]
+    assert acts(database, plan) == [("replay", "ann"), ("request", "ann"), ("approve", "bob"), ("apply", "bob")]
+
+
+def test_a_plan_of_as_many_letters_as_one_person_may_replay_awaits_nobody(plans, database):
+    fill(database)
+    for count in (5, None):
+        assert above(plans, count).approve(make(plans).id, "ann").state is PlanState.APPLYING
+
+
+def test_whoever_applies_what_somebody_else_planned_is_the_second_person(guarded):
+    assert guarded.approve(make(guarded).id, "bob").approved_by == "bob"
+
+
+def test_the_planner_cannot_approve_it_by_another_account_or_token(guarded, database):
+    tokens = ApiTokens(database)
+    tokens.make("nightly", Role.OPERATOR, "ann")
+    tokens.make("of a token", Role.OPERATOR, "token nightly")
+    tokens.make("of bob", Role.OPERATOR, "bob")
+    plan = guarded.make(PlanKind.REPLAY, LetterFilter(), PlanOptions(), "token of a token")
+    assert plan.planner == "ann"
+    assert guarded.approve(plan.id, "token of a token").state is PlanState.AWAITING
+    for name in ("ann", "ann@laptop", "Ann (sso.example.com 1f0c7a3e)", "token nightly", "token of a token"):
+        with pytest.raises(PlanRefused, match=r"awaits a second person: you planned it \(as ann\)"):
+            guarded.approve(plan.id, name)
+    assert guarded.approve(plan.id, "token of bob").state is PlanState.APPLYING
+
+
+def test_a_plan_that_was_rejected_is_never_done(guarded, database):
+    plan = make(guarded)
+    guarded.approve(plan.id, "ann")
+    assert guarded.stop(plan.id, "bob", "the wrong group").stopped == "rejected by bob: the wrong group"
+    for name in ("ann", "bob"):
+        with pytest.raises(PlanRefused, match="was rejected by bob: the wrong group, and nobody approved it"):
+            guarded.approve(plan.id, name)
+    assert acts(database, plan)[-1] == ("reject", "bob")
+
+
+def test_its_planner_may_withdraw_it(guarded, database):
+    plan = make(guarded)
+    guarded.approve(plan.id, "ann")
+    assert guarded.stop(plan.id, "ann").stopped == "stopped by ann"
+    assert acts(database, plan)[-1] == ("stop", "ann")
+
+
+def test_what_is_approved_is_what_was_planned_and_as_it_was_seen(guarded, database):
+    plan, progress = make(guarded), PlanProgressReader(database)
+    seen = progress.read_progress(plan.id)
+    guarded.decide(plan.id, "ann", PlanApproval(seen.key, seen.left, 50.0, True, "fixed"))
+    fill(database)
+    with pytest.raises(PlanChanged, match="is awaiting by now"):
+        guarded.decide(plan.id, "bob", PlanApproval(seen.key, seen.left))
+    seen = progress.read_progress(plan.id)
+    assert (seen.left, seen.plan.is_over, seen.taken_up) == (5, False, False)
+    with database.writing() as connection:
+        (first, *_) = plan_item_rows.read_items(connection, plan.id, 0, 10)
+        letter_rows.change_letter_status(
+            connection, [first.letter_id or 0], LetterStatus.OPEN, LetterStatus.ARCHIVED, 2**42
+        )
+    with pytest.raises(PlanChanged, match="taken 1 of these 5 letters"):
+        guarded.decide(plan.id, "bob", PlanApproval(seen.key, seen.left))
+    found = guarded.decide(plan.id, "bob", PlanApproval(seen.key, 4, 9.0))
+    assert (found.state, found.outcomes, found.why) == (PlanState.APPLYING, {"waiting": 5}, "fixed")
+    assert (found.options.rate, found.options.canary) == (50.0, True)
+
+
+def test_a_discard_has_its_ten_seconds_from_the_approval_on(guarded, database):
+    plan = make(guarded, PlanKind.DISCARD, why="no such shop")
+    seen = PlanProgressReader(database).read_progress(plan.id)
+    guarded.decide(plan.id, "ann", PlanApproval(seen.key, seen.left, why="no such shop"))
+    seen = PlanProgressReader(database).read_progress(plan.id)
+    assert not seen.taken_up
+    guarded.decide(plan.id, "bob", PlanApproval(seen.key, seen.left))
+    assert PlanProgressReader(database).read_progress(plan.id).taken_up
+
+
+def test_the_recorder_holds_what_a_process_without_the_setting_let_pass(plans, guarded, database):
+    plan = make(plans)
+    plans.approve(plan.id, "ann")
+    stopping = Event()
+    holds = guarded._holds
+
+    def hold(connection, id_):
+        stopping.set()
+        return holds(connection, id_)
+
+    done = []
+    resume_plans(database, lambda id_, who: done.append(id_), stopping, hold)
+    assert (done, guarded.one(plan.id).state) == ([], PlanState.AWAITING)
+    assert acts(database, plan)[-1] == ("request", "ann")
+    # Also for a process without the setting, the planner is not enough any more.
+    with pytest.raises(PlanRefused, match="awaits a second person"):
+        plans.approve(plan.id, "ann")
+    guarded.approve(plan.id, "bob")
+    with database.writing() as connection:
+        assert not guarded._holds(connection, plan.id)
+
+
+def test_in_the_foreground_nothing_is_sent_before_the_approval(guarded, monkeypatch):
+    monkeypatch.setattr(PlanService, "_check_cluster", lambda self, id_: None)
+    applied = []
+    monkeypatch.setattr(PlanService, "_apply_plan", lambda self, id_, who, heard: applied.append(id_))
+    plan = make(guarded)
+    assert guarded.apply(plan.id, "ann").state is PlanState.AWAITING
+    assert applied == []
+    assert guarded.apply(plan.id, "bob").state is PlanState.APPLYING
+    assert applied == [plan.id]
+
+
+def test_a_plan_that_has_begun_needs_nobody_to_go_on(plans, guarded, database):
+    plan = make(plans)
+    plans.approve(plan.id, "ann")
+    with database.writing() as connection:
+        plan_rows.lease_plan(connection, plan.id, "one")
+    plans.stop(plan.id, "ann")
+    assert guarded.approve(plan.id, "ann").state is PlanState.APPLYING
+
+
+def test_the_letters_of_a_fixed_group_go_back_once_somebody_else_than_who_marked_it_agrees(guarded, database):
+    with database.writing() as connection:
+        (group,) = {row.group_id for row in connection.execute(tables.kinds.select()) if row.handler == HANDLER}
+        group_rows.mark_fixed(connection, group, "2.0", 1, "ann")
+    check_fixed_groups(database, lambda: [{"handlers": [HANDLER], "handler_versions": {HANDLER: "2.0"}}])
+    (plan,) = guarded.latest()
+    assert (plan.state, plan.by, plan.planner) == (PlanState.APPLYING, "fixed in 2.0", "ann")
+    one = above(guarded, 1)
+    with database.writing() as connection:
+        assert one._holds(connection, plan.id)
+    with pytest.raises(PlanRefused, match="awaits a second person"):
+        one.approve(plan.id, "ann")
+    assert one.approve(plan.id, "bob").state is PlanState.APPLYING
+
+
+def test_a_plan_of_an_older_version_has_the_planner_that_it_names():
+    old = BulkPlan(7, PlanKind.REPLAY, PlanState.PLANNED, "ann", 0, "", {}, PlanOptions(), None, {"waiting": 2})  # type: ignore[arg-type]
+    assert is_planner(old, "ANN@laptop")
+    assert not is_planner(old, "anna")
+    assert [needs_second_person(old, above) for above in (None, 0, 1, 2)] == [False, True, True, False]
