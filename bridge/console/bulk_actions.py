@@ -22,7 +22,9 @@ def stream_letters(desk: DeadLetterService, masks: LetterMasks, by: str, asked: 
     Raises:
         DeskUnavailable: the database does not respond; raised here, before the file begins.
     """
-    return start_stream(desk.transfers.lines(by, asked, shown=partial(mask_exported_letter, masks)))
+    return start_stream(
+        desk.transfers.lines(by, asked, shown=partial(mask_exported_letter, masks, payloads=desk.database.payloads))
+    )
 
 
 def start_stream(lines: Iterator[str]) -> Iterator[bytes]:

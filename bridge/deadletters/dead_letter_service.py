@@ -27,6 +27,7 @@ from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.letter_traits import GroupTraits
 from bridge.deadletters.masking.masked_edit import MaskedDifferences, MaskedEditor
 from bridge.deadletters.masking.masked_lists import MaskedLists
+from bridge.deadletters.model.payload_codec import PayloadCodec
 from bridge.deadletters.replay.copy_action import LetterCopies
 from bridge.deadletters.replay.plan_progress import PlanProgressReader
 from bridge.deadletters.replay.plan_service import PlanService
@@ -34,6 +35,16 @@ from bridge.deadletters.replay.redrive_plan import RedrivePlanner
 from bridge.deadletters.replay.replay_outcomes import UnknownOutcomes
 from bridge.handler_routes import Routes
 from bridge.settings import Settings
+
+
+def open_database(settings: Settings) -> Database:
+    """Return the database, with the values of letters as their schemas tell.
+
+    Raises:
+        DeskUnavailable: the address is invalid.
+    """
+    payloads = PayloadCodec.from_options(settings.registry)
+    return Database(settings.environment.DEADLETTERS_DATABASE_URL, payloads)
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,7 @@ class DeadLetterService:
             NoDatabase: the file is missing and was not created.
             DeskUnavailable: the database could not be opened, or its tables not be created.
         """
-        database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
+        database = open_database(settings)
         try:
             if not makes:
                 database.need()

@@ -20,6 +20,8 @@ ASKED_AGAIN: Final = 5.0
 #: Seconds for which an unknown id is remembered, and the most of them.
 UNKNOWN_FOR: Final = 60.0
 MOST_UNKNOWN: Final = 1_000
+#: The shape in which a registry gives a Protobuf schema without its text: a descriptor as base64.
+SERIALIZED: Final = "serialized"
 #: The classes of error codes by which a registry says that it has no such schema, or no such id.
 _ABSENT: Final = (404, 422)
 #: The variables with which a registry is reached.
@@ -154,6 +156,15 @@ class SchemaRegistry:
             from bridge.formats.avro_schema import AvroFormat
 
             return AvroFormat(found.schema_str, self._fetch_references(found))
+        if kind == "PROTOBUF":
+            from bridge.formats.protobuf_schema import ProtobufFormat
+
+            found = self._fetch(schema, SERIALIZED)
+            return ProtobufFormat(found.schema_str, self._fetch_references(found, SERIALIZED))
+        if kind == "JSON":
+            from bridge.formats.json_schema import JsonSchemaFormat
+
+            return JsonSchemaFormat(found.schema_str, self._fetch_references(found))
         raise self._remember_unknown(schema, f"its schema {schema} is of the kind {str(kind)[:50]!r}")
 
     def _fetch_references(self, found: Any, shape: str = "") -> dict[str, str]:
@@ -197,6 +208,8 @@ class SchemaRegistry:
             raise
         except Exception as error:
             status, code = getattr(error, "http_status_code", None), getattr(error, "error_code", None)
+            if shape_fault := _find_shape_fault(error):
+                raise self._remember_unknown(schema, shape_fault) from None
             if isinstance(code, int) and code // 100 in _ABSENT:
                 self._down_since = None
                 said = f"schema {schema}" if isinstance(schema, int) or "-" in schema else schema
@@ -220,6 +233,15 @@ def _make_client(settings: dict[str, Any]) -> Any:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     return SchemaRegistryClient.new_client(settings)
+
+
+def _find_shape_fault(error: Exception) -> str:
+    """Return why a registry has a Protobuf schema, and makes no descriptor of it; empty: it is another fault.
+
+    Apicurio 3.3 does not for a schema with a `package`.
+    """
+    words = str(getattr(error, "error_message", ""))
+    return f"the registry makes no descriptor of its schema: {words[:200]}" if "SchemaException" in words else ""
 
 
 def _explain(error: Exception, status: int | None) -> str:

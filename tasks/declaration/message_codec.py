@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from bridge.errors import RegistryUnavailable, ValueUnfit
 from bridge.formats.delivery import Headers
-from bridge.formats.schema_frame import read_frame
+from bridge.formats.schema_frame import SchemaFrame, read_frame
 from bridge.formats.schema_registry import SchemaRegistry, read_registry_options
 from tasks.errors import HandlerError, RetryLater, Undecodable
 
@@ -58,7 +58,8 @@ class Registry(MessageCodec):
     The record says which schema it is; SCHEMA_REGISTRY_URL says where the registry is.
 
     Parameters:
-        protobuf: the generated class of Protobuf messages; the handler gets an instance in place of a dict.
+        protobuf: the generated class of Protobuf messages; the handler gets an instance in place of a dict, and the
+            registry is not asked.
 
     Raises:
         HandlerError: `protobuf` is no such class.
@@ -82,12 +83,39 @@ class Registry(MessageCodec):
         if frame is None:
             raise Undecodable("the value names no schema: it begins with none of the bytes that a serializer writes")
         try:
-            found = find_registry().find_format(frame.schema)
-            return found.decode(frame)
+            if self._protobuf is not None:
+                return _parse_message(self._protobuf, frame)
+            return find_registry().find_format(frame.schema).decode(frame)
         except ValueUnfit as error:
             raise Undecodable(f"the value does not decode by schema {frame.schema}: {error}") from None
         except RegistryUnavailable as error:
             raise RetryLater(min(max(error.down_for, _SHORTEST_WAIT), _LONGEST_WAIT), str(error)) from None
+
+
+def _parse_message(wanted: Any, frame: SchemaFrame) -> Any:
+    """Return a Protobuf message as an instance of its class.
+
+    Raises:
+        ValueUnfit: it is another message, or does not fit the class.
+    """
+    indexes, _, body = frame.split_indexes()
+    if indexes != (own := _list_indexes(wanted.DESCRIPTOR)):
+        raise ValueUnfit(f"it is the message {indexes} of its file, and {wanted.__name__} is {own}")
+    made = wanted()
+    try:
+        made.ParseFromString(body)
+    except Exception:
+        # Protobuf's DecodeError: that library is the user's.
+        raise ValueUnfit(f"its bytes end early, or are of another message than {wanted.__name__}") from None
+    return made
+
+
+def _list_indexes(descriptor: Any) -> list[int]:
+    """Return the indexes of a message in its file, from the outermost one that it is in."""
+    if descriptor.containing_type is None:
+        return [[*descriptor.file.message_types_by_name].index(descriptor.name)]
+    outer = descriptor.containing_type
+    return [*_list_indexes(outer), [each.name for each in outer.nested_types].index(descriptor.name)]
 
 
 @cache

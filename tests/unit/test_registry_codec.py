@@ -1,5 +1,6 @@
 """`codec=Registry()`: what a schema wrote reaches the handler, and a registry that is down spends no attempt."""
 
+import base64
 import datetime
 import json
 import subprocess
@@ -9,9 +10,13 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
+from google.protobuf import json_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.struct_pb2 import Value
 from pydantic import BaseModel
 
-from bridge.errors import RegistryUnavailable
+from bridge.errors import RegistryUnavailable, ValueUnfit
 from bridge.formats.schema_frame import read_frame
 from bridge.formats.schema_registry import RegistryOptions, SchemaRegistry
 from tasks import Registry
@@ -212,3 +217,126 @@ def test_json_says_what_the_value_has_and_writes_the_same_bytes(registry, order)
     }
     assert "12.50" in text
     assert found.from_json(text, framed) == order
+
+
+# JSON Schema
+
+
+JSON_ORDER = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "required": ["id"],
+    "properties": {"id": {"type": "integer"}, "customer": {"$ref": "customer.json"}},
+}
+
+
+def test_a_json_value_behind_an_id_is_validated_by_its_schema_and_named_schemas(registry):
+    registry.add({"type": "object", "required": ["email"]}, "JSON", subject="customers")
+    named = {"name": "customer.json", "subject": "customers", "version": 1}
+    number = registry.add(JSON_ORDER, "JSON", references=[named])
+    assert decode(frame(number, b'{"id": 1}')) == {"id": 1}
+    for body, words in (
+        (b'{"id": "secret"}', "id breaks the rule type: integer"),
+        (b'{"id": 1, "customer": {}}', "customer breaks the rule required"),
+        (b"{", "it is no JSON"),
+    ):
+        with pytest.raises(Undecodable, match=words) as raised:
+            decode(frame(number, body))
+        assert "secret" not in str(raised.value)
+
+
+def test_an_edited_json_value_keeps_its_id_and_fits_its_schema(registry):
+    number = registry.add({"properties": {"id": {"type": "integer"}}}, "JSON")
+    found = SchemaRegistry(RegistryOptions(registry.url)).find_format(number)
+    framed = read_frame(frame(number, b'{"id": 1}'), ())
+    assert framed is not None
+    assert found.from_json('{"id": 2}', framed) == frame(number, b'{"id": 2}')
+    with pytest.raises(ValueUnfit, match="id breaks the rule type"):
+        found.from_json('{"id": "x"}', framed)
+
+
+def test_a_schema_elsewhere_than_in_the_registry_is_not_fetched(registry):
+    number = registry.add({"$ref": f"{registry.url}/elsewhere.json"}, "JSON")
+    with pytest.raises(Undecodable, match="its schema cannot be applied"):
+        decode(frame(number, b"{}"))
+    assert not any("elsewhere" in path for path in registry.asked)
+
+
+# Protobuf
+
+
+@pytest.fixture
+def sale(registry: RegistryServer) -> int:
+    """The id of a schema with two messages: `Unused`, and `Sale` in the package `shop`."""
+    fields = {
+        "id": {"number": 1, "type": "TYPE_INT64"},
+        "state": {"number": 2, "type": "TYPE_ENUM", "typeName": ".shop.State"},
+        "raw": {"number": 3, "type": "TYPE_BYTES"},
+        "placed": {"number": 4, "type": "TYPE_MESSAGE", "typeName": ".google.protobuf.Timestamp"},
+        "tags": {"number": 5, "type": "TYPE_STRING", "label": "LABEL_REPEATED"},
+        "note": {"number": 6, "type": "TYPE_STRING", "proto3Optional": True, "oneofIndex": 0},
+    }
+    described = {
+        "name": "sale.proto",
+        "package": "shop",
+        "syntax": "proto3",
+        "dependency": ["google/protobuf/timestamp.proto"],
+        "messageType": [
+            {"name": "Unused"},
+            {
+                "name": "Sale",
+                "field": [{"name": name, "label": "LABEL_OPTIONAL", **each} for name, each in fields.items()],
+                "oneofDecl": [{"name": "_note"}],
+            },
+        ],
+        "enumType": [{"name": "State", "value": [{"name": "NEW", "number": 0}, {"name": "PAID", "number": 1}]}],
+    }
+    found = json_format.ParseDict(described, FileDescriptorProto())
+    text = base64.b64encode(found.SerializeToString()).decode()
+    return registry.add('syntax = "proto3";', "PROTOBUF", serialized=text)
+
+
+#: The index of `Sale` in its file, then: id 9007199254740993, PAID, two bytes, a time, a tag.
+SALE = bytes.fromhex("020208818080808080801010011a02ff0022060880e8e9c8062a0161")
+
+
+def test_a_protobuf_message_is_a_dict_with_the_names_of_its_schema(sale):
+    assert decode(frame(sale, SALE)) == {
+        "id": 2**53 + 1,
+        "state": "PAID",
+        "raw": b"\xff\x00",
+        "placed": "2025-11-17T01:01:52Z",
+        "tags": ["a"],
+    }
+
+
+def test_an_edited_protobuf_message_keeps_its_id_and_its_index(registry, sale):
+    found = SchemaRegistry(RegistryOptions(registry.url)).find_format(sale)
+    framed = read_frame(frame(sale, SALE), ())
+    assert framed is not None
+    text = found.to_json(framed)
+    assert '"id":9007199254740993' in text
+    assert found.from_json(text, framed) == frame(sale, SALE)
+    assert found.from_json(text.replace("PAID", "NEW"), framed) == frame(sale, SALE.replace(b"\x10\x01\x1a", b"\x1a"))
+    with pytest.raises(ValueUnfit, match="colour"):
+        found.from_json('{"colour": 1}', framed)
+
+
+def test_a_message_with_fields_that_its_schema_does_not_know_is_edited_as_bytes_alone(registry, sale):
+    found = SchemaRegistry(RegistryOptions(registry.url)).find_format(sale)
+    framed = read_frame(frame(sale, SALE + b"\x98\x06\x01"), ())
+    assert framed is not None
+    with pytest.raises(ValueUnfit, match="fields that its schema does not know"):
+        found.from_json(found.to_json(framed), framed)
+
+
+def test_a_handler_may_get_an_instance_of_the_generated_class_without_the_registry(registry):
+    # `Value` is the second message of its file, after `Struct`.
+    assert decode(frame(1, b"\x02\x02\x20\x01"), protobuf=Value) == Value(bool_value=True)
+    assert decode(frame(1, b"\0\x08\x05"), protobuf=Duration) == Duration(seconds=5)
+    for value, words in ((b"\0\x20\x01", "it is the message"), (b"\x02\x02\x20", "end early")):
+        with pytest.raises(Undecodable, match=words):
+            decode(frame(1, value), protobuf=Value)
+    assert registry.asked == []
+    with pytest.raises(HandlerError, match="a class that protoc generated"):
+        Registry(protobuf=int)

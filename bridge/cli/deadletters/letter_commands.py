@@ -197,6 +197,9 @@ def show(
             found = _read_from_topic(settings, letter, last)
         except KafkaUnavailable as error:
             fail_unavailable(error)
+        from bridge.deadletters.model.payload_codec import PayloadCodec
+
+        found = PayloadCodec.from_options(settings.registry).read_letter(found)
         _print_shown(app, settings, routes, found, value, as_json, stored=False)
     else:
         with open_desk(context) as desk:
@@ -238,7 +241,7 @@ def _parse_place(named: str) -> tuple[str, int, int, str | None]:
 def _read_with_value(desk: "DeadLetterService", letter: LetterView) -> LetterView:
     """Return a letter with its value, read from Kafka if it is too large for the database."""
     try:
-        return fetch_letter_value(desk.settings, letter)
+        return desk.database.payloads.read_letter(fetch_letter_value(desk.settings, letter))
     except KafkaUnavailable as error:
         print(error, file=sys.stderr)
         return letter
@@ -250,7 +253,7 @@ def _print_shown(
     if value:
         if not letter.kept:
             fail("its value is too large for the database, and Kafka does not have it any more.", FAULTS)
-        sys.stdout.buffer.write(letter.value or b"")
+        sys.stdout.buffer.write(letter.in_kafka or b"")
         return
     it = letter.listed
     others = find_sibling_deliveries(app, settings, routes, it.origin, it.topic, it.partition, it.offset)

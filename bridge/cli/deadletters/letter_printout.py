@@ -258,8 +258,9 @@ def _print_value(console: Console, letter: LetterView) -> None:
         )
         return
     view = view_payload(letter.value, at=0)
-    length = "" if letter.value is None else f", {len(letter.value):,} bytes"
-    print_line(console, f"value{length}, {view.kind}", "bold")
+    length = "" if letter.in_kafka is None else f", {len(letter.in_kafka):,} bytes"
+    kind = letter.schema if letter.encoded is not None else ", ".join(filter(None, (view.kind, letter.schema)))
+    print_line(console, f"value{length}, {kind}", "bold")
     lines = list_payload_lines(view)
     for line in lines[:MAX_LINES]:
         print_line(console, f"  {line}")

@@ -95,12 +95,11 @@ def _build_recorder(
 ) -> "tuple[Recorder, Settings]":
     """Return a recorder, which connects to nothing yet and waits for servers that do not answer."""
     require_extra()
-    from bridge.deadletters.db.database import Database
-    from bridge.deadletters.dead_letter_service import DeadLetterService
+    from bridge.deadletters.dead_letter_service import DeadLetterService, open_database
     from bridge.deadletters.recorder.recorder import Recorder
 
     try:
-        database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
+        database = open_database(settings)
     except DeskUnavailable as error:
         fail(str(error), FAULTS)
     return Recorder(DeadLetterService(app, settings, routes, database), topics, stays=stays), settings

@@ -69,14 +69,15 @@ def write_letter_value(asked: ApiRequest, letter: LetterView, *, tokens: bool) -
     """Return a letter's value; `None` if it has none, or not here.
 
     Parameters:
-        tokens: replace each hidden part by a token; else the value is given byte for byte or not at all.
+        tokens: as it is edited, with a token for each hidden part; else the value is given byte for byte or not at
+            all.
 
     Raises:
         RequestRefused: a part of it is hidden.
         EditRefused: its hidden parts cannot be replaced by tokens.
     """
     if not asked.masks.letter(letter).value.is_any:
-        return letter.value
+        return letter.value if tokens else letter.in_kafka
     if tokens:
         return asked.desk.editing(asked.masks).tokened(letter.listed.id)
     raise RequestRefused(

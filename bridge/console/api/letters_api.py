@@ -156,7 +156,9 @@ def _end(
 
 def _read_with_value(asked: ApiRequest, query: shapes.ValueQuery) -> LetterView:
     letter = asked.desk.letters.one(asked.path["id"])
-    return fetch_letter_value(asked.desk.settings, letter) if query.kafka else letter
+    if not query.kafka:
+        return letter
+    return asked.desk.database.payloads.read_letter(fetch_letter_value(asked.desk.settings, letter))
 
 
 def _decode_value(value: shapes.NewValue | None) -> bytes | None:

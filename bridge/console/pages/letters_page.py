@@ -250,13 +250,13 @@ def download_value(request: Request) -> Response:
     desk = console.get_console(request).desk
     letter = desk.letters.one(request.path_params["id"])
     if request.query_params.get("kafka"):
-        letter = fetch_letter_value(desk.settings, letter)
+        letter = desk.database.payloads.read_letter(fetch_letter_value(desk.settings, letter))
     if console.get_masks(request).letter(letter).value.is_any:
         raise HTTPException(403, "This value has fields that your role does not see, so it is no file for you.")
-    if letter.value is None:
+    if letter.in_kafka is None:
         raise HTTPException(404, "This letter has no value here: it is a tombstone, or too large for the database.")
     name = f'attachment; filename="letter-{letter.listed.id}.bin"'
-    return Response(letter.value, media_type="application/octet-stream", headers={"content-disposition": name})
+    return Response(letter.in_kafka, media_type="application/octet-stream", headers={"content-disposition": name})
 
 
 def note_on_letter(request: Request) -> Response:
@@ -312,7 +312,7 @@ def _read_offset(query: QueryParams) -> int | None:
 def _read_with_value(desk: DeadLetterService, letter: LetterView) -> tuple[LetterView, str]:
     """Return the letter with its value from Kafka, or the reason why it has none."""
     try:
-        with_value = fetch_letter_value(desk.settings, letter)
+        with_value = desk.database.payloads.read_letter(fetch_letter_value(desk.settings, letter))
     except KafkaUnavailable as error:
         return letter, str(error)
     return with_value, "" if with_value.kept else "Kafka does not have this record any more."
@@ -320,17 +320,27 @@ def _read_with_value(desk: DeadLetterService, letter: LetterView) -> tuple[Lette
 
 def _view_value(view: MaskedView, query: QueryParams) -> PayloadView:
     """Return a view of the value; a masked one has no bytes."""
-    if not view.value.is_any:
-        return view_payload(view.letter.value, _read_view_kind(query), _read_offset(query))
-    shown = view_payload(view.letter.value, PayloadMode.PRETTY, _read_offset(query))
-    return replace(shown, ways=(PayloadMode.PRETTY,), way=PayloadMode.PRETTY)
+    letter, mode, at = view.letter, _read_view_kind(query), _read_offset(query)
+    if view.value.is_any:
+        shown = view_payload(letter.value, PayloadMode.PRETTY, at)
+        return replace(shown, ways=(PayloadMode.PRETTY,), way=PayloadMode.PRETTY, kind=letter.schema or shown.kind)
+    if letter.encoded is None:
+        shown = view_payload(letter.value, mode, at)
+        return replace(shown, kind=", ".join(filter(None, (shown.kind, letter.schema))))
+    # As JSON, or byte for byte.
+    ways = (PayloadMode.PRETTY, PayloadMode.HEX)
+    if mode in (PayloadMode.HEX, PayloadMode.SENT):
+        shown = view_payload(letter.encoded, PayloadMode.HEX, at or 0)
+    else:
+        shown = view_payload(letter.value, PayloadMode.PRETTY, at)
+    return replace(shown, kind=letter.schema, ways=ways, fault_at=None)
 
 
 def _check_value(desk: DeadLetterService, letter: LetterView, view: MaskedView) -> HandlerVerdict | None:
     """Return the handler's verdict on the value; `None` if there is no value here."""
     if not letter.kept or letter.listed.origin != "bridge":
         return None
-    verdict = desk.mending.takes(letter.listed.handler, letter.value)
+    verdict = desk.mending.judge_as_it_is(letter)
     return verdict._replace(why=view.quotes.masked(verdict.why))
 
 

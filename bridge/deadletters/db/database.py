@@ -18,6 +18,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NoSuchModuleEr
 from bridge.deadletters.db import database_engine, schema_migration
 from bridge.deadletters.db.audit_rows import RequestClaim
 from bridge.deadletters.db.database_engine import describe_lock_holder
+from bridge.deadletters.model.payload_codec import PLAIN_PAYLOADS, PayloadCodec
 from bridge.errors import (
     DeskDatabaseNewer,
     DeskOfAnotherKafka,
@@ -65,6 +66,7 @@ class Database:
 
     Parameters:
         url: in SQLAlchemy's form; `postgresql://` uses psycopg.
+        payloads: reads and writes the values of letters for people.
 
     Attributes:
         name: the database, without a password.
@@ -74,7 +76,8 @@ class Database:
         DeskUnavailable: the address is invalid, or names an unsupported database.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, payloads: PayloadCodec = PLAIN_PAYLOADS) -> None:
+        self.payloads = payloads
         made = database_engine.parse_database_url(url)
         self.name = database_engine.redact_database_url(made)
         self.dialect = made.get_backend_name()

@@ -167,6 +167,8 @@ class LetterValue(NamedTuple):
     Attributes:
         size: in bytes; -1: a tombstone.
         value: `None` for a tombstone, or if it is too large for the database.
+        headers: of its record.
+        encoded: the value as in Kafka, if `value` is the JSON of it; else `None`.
     """
 
     id: int
@@ -176,6 +178,13 @@ class LetterValue(NamedTuple):
     topic: str
     partition: int
     offset: int
+    headers: Headers = ()
+    encoded: bytes | None = None
+
+    @property
+    def in_kafka(self) -> bytes | None:
+        """Return the value byte for byte."""
+        return self.value if self.encoded is None else self.encoded
 
     @property
     def is_kept(self) -> bool:
@@ -184,7 +193,14 @@ class LetterValue(NamedTuple):
 
 
 _RECORD_COLUMNS = [letters.c[name] for name in ("letter_topic", "letter_partition", "letter_offset")]
-_VALUE_COLUMNS = (letters.c.id, kinds.c.handler, letters.c.value_size, letters.c.value, *_RECORD_COLUMNS)
+_VALUE_COLUMNS = (
+    letters.c.id,
+    kinds.c.handler,
+    letters.c.value_size,
+    letters.c.value,
+    *_RECORD_COLUMNS,
+    letters.c.headers,
+)
 
 
 def read_letter_value(connection: Connection, id_: int) -> LetterValue | None:
@@ -242,9 +258,11 @@ def _read_values(connection: Connection, ids: Sequence[int]) -> dict[int, Letter
     return {row.id: _build_value(*row) for row in connection.execute(query.order_by(letters.c.id))}
 
 
-def _build_value(id_: int, handler: str, size: int, value: bytes | None, *place: Any) -> LetterValue:
+def _build_value(id_: int, handler: str, size: int, value: bytes | None, *rest: Any) -> LetterValue:
+    topic, partition, offset, headers = rest
     # PostgreSQL's driver may return a memoryview.
-    return LetterValue(id_, handler, size, None if value is None else bytes(value), *place)
+    own = None if value is None else bytes(value)
+    return LetterValue(id_, handler, size, own, topic, partition, offset, unpack_headers(bytes(headers)))
 
 
 EditMethod = Literal["edit", "patch", "upgrade"]

@@ -315,6 +315,5 @@ def _count_imported(
 
 
 def _find_words(row: ImportedLetter) -> tuple[str, ...]:
-    return search_words.find_letter_words(
-        row["error_message"], row["key"], unpack_headers(row["headers"]), row["value"]
-    )
+    value = row.get("readable", row["value"])
+    return search_words.find_letter_words(row["error_message"], row["key"], unpack_headers(row["headers"]), value)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from celery import Celery
 
 from bridge.deadletters.db.letter_payload import LetterValue
+from bridge.formats.delivery import Headers
 
 
 class HandlerVerdict(NamedTuple):
@@ -25,12 +26,13 @@ class HandlerVerdict(NamedTuple):
     upgraded: bool = False
 
 
-def ask_handler(app: Celery, handler: str, value: bytes | None) -> HandlerVerdict:
+def ask_handler(app: Celery, handler: str, value: bytes | None, headers: Headers = ()) -> HandlerVerdict:
     """Return the verdict of a handler on a value, without running it.
 
     Parameters:
         handler: "" for letters of other programs, whose values nobody here can judge.
         value: `None` is a tombstone, which every handler takes.
+        headers: of its record.
     """
     if not handler:
         return HandlerVerdict(None, "no handler of this group reads it, so its value cannot be checked")
@@ -38,7 +40,7 @@ def ask_handler(app: Celery, handler: str, value: bytes | None) -> HandlerVerdic
     check = getattr(tasks.get(handler), "check_value", None)
     if check is None:
         return HandlerVerdict(None, f"{handler} is no handler of this app: see -A, HANDLERS and `imports`")
-    found = check(value)
+    found = check(value, headers)
     return HandlerVerdict(found.ok, found.why, found.upgraded)
 
 
@@ -112,7 +114,7 @@ class HandlerCheck:
         if not letter.is_kept:
             self.unknown.add("its value is too large for the database", id_)
             return
-        said = ask_handler(app, letter.handler, letter.value)
+        said = ask_handler(app, letter.handler, letter.in_kafka, letter.headers)
         if said.ok:
             self.upgraded += said.upgraded
             self.valid += not said.upgraded

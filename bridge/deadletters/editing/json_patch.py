@@ -10,7 +10,8 @@ from jsonpointer import JsonPointerException, resolve_pointer
 from bridge.deadletters.db.letter_payload import LetterValue
 from bridge.deadletters.editing import exact_json
 from bridge.deadletters.editing.handler_check import ReasonCounts, ask_handler
-from bridge.errors import NoJson, PatchDoesNotApply, PatchRefused
+from bridge.deadletters.model.payload_codec import PayloadCodec
+from bridge.errors import EditRefused, NoJson, PatchDoesNotApply, PatchRefused
 
 #: Most bytes that copies may add to one value: each may double it, so forty would make a terabyte.
 COPIED: Final = 1_000_000
@@ -91,10 +92,15 @@ def _describe_step(number: int, operation: Any) -> tuple[str, JsonPatch]:
 
 
 class PatchedValue(NamedTuple):
-    """The value of a letter after a patch; `None`, with the reason, if it gets none."""
+    """The value of a letter after a patch; `None`, with the reason, if it gets none.
+
+    Attributes:
+        sent: its bytes for Kafka.
+    """
 
     value: bytes | None
     why: str = ""
+    sent: bytes | None = None
 
 
 @dataclass
@@ -115,10 +121,13 @@ class PatchRun:
     not_applied: ReasonCounts = field(default_factory=ReasonCounts)
     not_valid: ReasonCounts = field(default_factory=ReasonCounts)
 
-    def one(self, app: Celery, letter: LetterValue, patch: ValuePatch, *, force: bool) -> PatchedValue:
+    def one(
+        self, app: Celery, payloads: PayloadCodec, letter: LetterValue, patch: ValuePatch, *, force: bool
+    ) -> PatchedValue:
         """Return the patched value of a letter, and count it.
 
         Parameters:
+            letter: with its value for people.
             force: whether a value that the handler would refuse is returned too.
         """
         if not letter.is_kept:
@@ -132,11 +141,15 @@ class PatchRun:
         if value == letter.value:
             self.unchanged += 1
             return PatchedValue(None, "the patch changes nothing of it")
-        said = ask_handler(app, letter.handler, value)
+        try:
+            sent = payloads.write(value, letter.in_kafka, letter.headers)
+        except EditRefused as error:
+            return self._left(self.not_valid, letter, str(error).rstrip("."), "the patch made what cannot be sent: ")
+        said = ask_handler(app, letter.handler, sent, letter.headers)
         if not said.ok and not force:
             return self._left(self.not_valid, letter, said.why, "its handler would not take it after the patch: ")
         self.changed += 1
-        return PatchedValue(value)
+        return PatchedValue(value, sent=sent)
 
     def to_data(self) -> dict[str, Any]:
         """Return the counts and reasons as JSON-compatible data."""

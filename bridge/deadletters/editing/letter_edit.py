@@ -27,10 +27,12 @@ from bridge.deadletters.editing.json_patch import PatchRun, ValuePatch
 from bridge.deadletters.editing.value_diff import count_changes, diff_values
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.letter_view import LetterView
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.plan_action import explain_lateness, find_plan_makers
 from bridge.deadletters.replay.plan_progress import require_plan
 from bridge.errors import EditRefused, NoJson, NoSuchLetter
+from bridge.formats.delivery import Headers
 from bridge.jobs.group_facts import format_letter_count as letters_said
 
 #: Most bytes that a form edits.
@@ -159,17 +161,19 @@ class LetterEditor:
         """Return a plan that sends a letter back with another value. Key and headers stay: they say which record it is.
 
         Parameters:
-            value: byte for byte as it is to be sent; `None` is a tombstone.
+            value: byte for byte as it is to be sent, or JSON if a schema wrote the value; `None` is a tombstone.
             force: whether the value is sent even if the handler refuses it, or is unknown here.
 
         Raises:
             NoSuchLetter: there is no such letter.
-            EditRefused: it is not open, the value is unchanged, or its handler refuses it; the message says why.
+            EditRefused: it is not open, the value is unchanged or does not fit its schema, or its handler refuses it;
+                the message says why.
         """
         letter, failures = self._open(letter_id)
-        if letter.is_kept and letter.value == value:
+        value = self.database.payloads.write(value, letter.in_kafka, letter.headers)
+        if letter.is_kept and letter.in_kafka == value:
             raise EditRefused(f"Letter {letter_id} has this value already: replay it as it is.")
-        said = ask_handler(self.app, letter.handler, value)
+        said = ask_handler(self.app, letter.handler, value, letter.headers)
         if not said.ok and not force:
             refusal = "refuses this value" if said.ok is False else "cannot be asked about this value"
             raise EditRefused(f"Nothing was sent. Its handler {refusal}: {said.why}. To send it anyway: --force.")
@@ -235,7 +239,8 @@ class LetterEditor:
             found = [letter for id_ in letters if (letter := letter_payload.read_letter_value(connection, id_))]
         made = []
         for letter in found:
-            patched = PatchRun().one(self.app, letter, patch, force=False)
+            letter = self._read(letter)
+            patched = PatchRun().one(self.app, self.database.payloads, letter, patch, force=False)
             changed = "" if patched.value is None else diff_values(letter.value, patched.value)
             made.append(PatchSample(letter.id, changed, patched.why))
         return made
@@ -254,7 +259,13 @@ class LetterEditor:
         """Return how a plan changes the first of its letters that it changes."""
         with self.database.reading() as connection:
             found = letter_payload.read_edited_values(connection, plan_id, count)
-        return [LetterDifference(letter.id, diff_values(letter.value, value)) for letter, value in found]
+        read = self.database.payloads.read
+        return [
+            LetterDifference(
+                letter.id, diff_values(read(letter.value, letter.headers).value, read(value, letter.headers).value)
+            )
+            for letter, value in found
+        ]
 
     def text(self, letter_id: int) -> str:
         """Return a letter's value as text to be edited.
@@ -301,11 +312,28 @@ class LetterEditor:
         found = diff_values(letter.value, value)
         # A changed line break at the end of a text shows in no line of the diff.
         count = count_changes(found) or int(value != letter.value and not before.is_json)
-        return TriedValue(value, ask_handler(self.app, letter.handler, value), found, count, value)
+        said = self._judge(letter.handler, letter.in_kafka, letter.headers, value)
+        return TriedValue(value, said, found, count, value)
 
-    def takes(self, handler: str, value: bytes | None) -> HandlerVerdict:
-        """Return the verdict of a handler on a value, by the code that is here."""
-        return ask_handler(self.app, handler, value)
+    def takes(self, letter: LetterView, value: bytes | None) -> HandlerVerdict:
+        """Return the verdict of a letter's handler on a value for people, by the code that is here."""
+        return self._judge(letter.listed.handler, letter.in_kafka, letter.headers, value)
+
+    def judge_as_it_is(self, letter: LetterView) -> HandlerVerdict:
+        """Return the verdict of a letter's handler on its own value."""
+        return ask_handler(self.app, letter.listed.handler, letter.in_kafka, letter.headers)
+
+    def _judge(self, handler: str, before: bytes | None, headers: Headers, value: bytes | None) -> HandlerVerdict:
+        try:
+            sent = self.database.payloads.write(value, before, headers)
+        except EditRefused as error:
+            return HandlerVerdict(False, str(error).rstrip("."))
+        return ask_handler(self.app, handler, sent, headers)
+
+    def _read(self, letter: LetterValue) -> LetterValue:
+        """Return a letter with its value for people."""
+        found = self.database.payloads.read(letter.value, letter.headers)
+        return letter._replace(value=found.value, encoded=letter.value) if found.is_decoded else letter
 
     def _open(self, letter_id: int) -> tuple[LetterValue, int]:
         """Return a letter that may be sent back, and how often it has died."""
@@ -317,7 +345,7 @@ class LetterEditor:
             raise NoSuchLetter(f"There is no letter {letter_id}.")
         if standing.status is not LetterStatus.OPEN:
             raise EditRefused(f"Letter {letter_id}: {explain_lateness(standing, by)}: only what is open is sent back.")
-        return letter, standing.failures
+        return self._read(letter), standing.failures
 
     def _after(self, filter_: LetterFilter, after: int) -> list[LetterValue]:
         with self.database.reading() as connection:
@@ -345,11 +373,11 @@ class LetterEditor:
         """Give letters of a plan their new values, and leave out those that get none."""
         made, left = [], {}
         for position, letter in found:
-            patched = done.one(self.app, letter, patch, force=force)
+            patched = done.one(self.app, self.database.payloads, self._read(letter), patch, force=force)
             if patched.value is None:
                 left[position] = patched.why
             else:
-                made.append((letter.id, patched.value))
+                made.append((letter.id, patched.sent))
         with self.database.writing() as connection:
             at = sql.read_clock(connection)
             letter_payload.add_edits(

@@ -251,6 +251,7 @@ class LetterTransfers:
             except NoExport as error:
                 _refuse_line(taken, number, str(error))
                 continue
+            row["readable"] = self.database.payloads.read(row["value"], unpack_headers(row["headers"])).value
             batch.append(NumberedLetter(number, row))
             size += len(line)
             if len(batch) == AT_ONCE or size > 4 * BYTES_AT_ONCE:

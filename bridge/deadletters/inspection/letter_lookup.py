@@ -85,13 +85,14 @@ class LetterLookup:
                 raise NoSuchLetter(
                     f"There is no dead letter {id_}: it was never there, or was cleaned up after its end."
                 )
-            return LetterView(
+            letter = LetterView(
                 **_letter_fields(row),
                 history=tuple(map(_build_failure, letter_rows.read_letter_history(connection, id_))),
                 plans=tuple(map(_build_plan_act, letter_rows.read_plans_of_letter(connection, id_))),
                 edits=tuple(map(_build_edit_act, letter_payload.read_letter_edits(connection, id_))),
                 trail=tuple(map(_build_entry_act, audit_rows.read_history(connection, letter_id=id_))),
             )
+        return self.database.payloads.read_letter(letter)
 
     def at(self, topic: str, partition: int, offset: int, handler: str | None = None) -> list[LetterLine]:
         """Return the letters of a source record, one for each handler."""

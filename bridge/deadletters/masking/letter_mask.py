@@ -14,6 +14,7 @@ from bridge.deadletters.masking.text_redaction import MOST, NOTHING, UNKNOWN, Hi
 from bridge.deadletters.masking.value_mask import MASK, HiddenParts, find_hidden_parts, mask_value
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterLine, LetterView
+from bridge.deadletters.model.payload_codec import PLAIN_PAYLOADS, PayloadCodec
 from bridge.deadletters.model.stored_letter import pack_headers, unpack_headers
 from bridge.errors import FilterFault
 from bridge.formats.delivery import Headers
@@ -24,7 +25,7 @@ class MaskedView(NamedTuple):
     """A letter as a role sees it.
 
     Attributes:
-        letter: with masks in the place of hidden parts.
+        letter: with masks in the place of hidden parts; without its bytes (`encoded`) if its value has any.
         value: the hidden parts of its value.
         quotes: to redact other texts that may quote the letter.
         parts: the number of hidden parts of value, key and headers.
@@ -64,6 +65,7 @@ class LetterMasks:
             letter,
             listed=mask_line(letter.listed, fields, known),
             value=mask_value(letter.value, found),
+            encoded=None if found.is_any else letter.encoded,
             headers=mask_headers(letter.headers, fields, known),
             traceback=known.masked(letter.traceback),
             history=tuple(_mask_failure(failure, fields, known) for failure in letter.history),
@@ -206,11 +208,19 @@ def _mask_data(data: bytes | None, known: HiddenQuotes) -> bytes | None:
 _HASHES: Final = ("digest", "key_digest")
 
 
-def mask_exported_letter(masks: LetterMasks, row: ExportedLetter) -> ExportedLetter:
-    """Return an exported letter without hidden parts; unchanged if nothing can be hidden."""
+def mask_exported_letter(
+    masks: LetterMasks, row: ExportedLetter, payloads: PayloadCodec = PLAIN_PAYLOADS
+) -> ExportedLetter:
+    """Return an exported letter without hidden parts; unchanged if nothing can be hidden.
+
+    Parameters:
+        payloads: reads its values, which may name schemas.
+    """
     fields = masks.find_fields(row["topic"])
     if not fields:
         return row
+    if fields.of_value:
+        row = _read_exported_values(row, payloads)
     known = _build_row_quotes(row, fields)
     plain = {name: value for name, value in row.items() if name not in _HASHES}
     return plain | {
@@ -223,6 +233,15 @@ def mask_exported_letter(masks: LetterMasks, row: ExportedLetter) -> ExportedLet
         "history": [_mask_exported_failure(each, fields, known) for each in row["history"]],
         "edits": [{**each, "value": _mask_exported_value(each["value"], fields)} for each in row["edits"]],
     }
+
+
+def _read_exported_values(row: ExportedLetter, payloads: PayloadCodec) -> ExportedLetter:
+    headers = unpack_headers(bytes(row["headers"]))
+
+    def read(each: ExportedLetter) -> ExportedLetter:
+        return {**each, "value": payloads.read(_as_bytes(each["value"]), headers).value}
+
+    return read(row) | {"history": [*map(read, row["history"])], "edits": [*map(read, row["edits"])]}
 
 
 def _mask_exported_failure(row: ExportedLetter, fields: MaskedFields, known: HiddenQuotes) -> ExportedLetter:

@@ -152,7 +152,8 @@ class GroupTraits:
         for at in range(0, len(ids), _AT_ONCE):
             with self.database.reading() as connection:
                 some = read_quotable_contents(connection, ids[at : at + _AT_ONCE], LARGEST)
-            for each in some.values():
+            for content in some.values():
+                each = content._replace(value=self.database.payloads.read(content.value, content.headers).value)
                 known = find_content_quotes(self.masks.find_fields(each.topic), each, min(left, MOST))
                 left -= known.size
                 if not known.unknown:

@@ -167,9 +167,11 @@ class MaskedEditor:
         Raises:
             NoSuchLetter, EditRefused: as `filled`.
         """
-        new, view = self.filled(letter_id, value), self._view(letter_id)
-        said = self.mending.takes(view.letter.listed.handler, new)
-        after = mask_value(new, find_hidden_parts(new, self.masks.find_fields(view.letter.listed.topic)))
+        new, letter = self.filled(letter_id, value), self.letters.one(letter_id)
+        view = self.masks.letter(letter)
+        said = self.mending.takes(letter, new)
+        shown = self.letters.database.payloads.read(new, letter.headers).value
+        after = mask_value(shown, find_hidden_parts(shown, self.masks.find_fields(letter.listed.topic)))
         return JudgedValue(said._replace(why=view.quotes.masked(said.why)), diff_values(view.letter.value, after))
 
     def edit(self, letter_id: int, value: bytes | None, by: str, why: str, *, force: bool) -> BulkPlan:
@@ -242,9 +244,9 @@ class MaskedDifferences:
                 if self.masks
                 else {}
             )
-        told = []
+        told, read = [], self.database.payloads.read
         for letter, value in found:
-            sides = [letter.value, value]
+            sides = [read(each, letter.headers).value for each in (letter.value, value)]
             if self.masks:
                 if letter.id not in known:
                     # It was just cleaned up: its hidden parts are unknown.

@@ -49,7 +49,13 @@ class MaskedLists:
         with self.database.reading() as connection:
             found = read_quotable_contents(connection, [each.id for each in some], LARGEST)
         # Letters of several handlers have the same record.
-        return _build_known_quotes(fields, next(iter(found.values()), None))
+        return _build_known_quotes(fields, self._read(next(iter(found.values()), None)))
+
+    def _read(self, content: QuotableContent | None) -> QuotableContent | None:
+        """Return a content with its value for people."""
+        if content is None:
+            return None
+        return content._replace(value=self.database.payloads.read(content.value, content.headers).value)
 
     def plans(self, plans: Iterable[BulkPlan]) -> list[BulkPlan]:
         """Return masked plans: filters and patches may contain hidden texts."""
@@ -110,7 +116,7 @@ class MaskedLists:
             found = read_quotable_contents(connection, wanted, LARGEST)
         known, left = {}, MOST_OF_A_LIST
         for id_, fields in wanted.items():
-            known[id_] = _build_known_quotes(fields, found.get(id_), min(left, MOST))
+            known[id_] = _build_known_quotes(fields, self._read(found.get(id_)), min(left, MOST))
             left -= known[id_].size
         return known
 

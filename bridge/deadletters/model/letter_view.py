@@ -166,6 +166,8 @@ class LetterView:
         plans: its plans, oldest first.
         edits: the values that were sent in its place.
         trail: the audit entries about it.
+        encoded: the value as in Kafka, if `value` is the JSON of it (payload_codec.py); else `None`.
+        schema: the schema that wrote it, or why it was not read by that; empty: it names none.
     """
 
     listed: LetterLine
@@ -185,6 +187,13 @@ class LetterView:
     plans: tuple[LetterAct, ...]
     edits: tuple[LetterAct, ...]
     trail: tuple[LetterAct, ...]
+    encoded: bytes | None = field(default=None, repr=False)
+    schema: str = ""
+
+    @property
+    def in_kafka(self) -> bytes | None:
+        """Return the value byte for byte."""
+        return self.value if self.encoded is None else self.encoded
 
     @property
     def is_of_nowhere(self) -> bool:
@@ -201,9 +210,14 @@ class LetterView:
 
     def to_data(self) -> dict[str, Any]:
         """Return the letter as JSON: key, value and headers as text, other bytes as `\\x00`."""
-        names = {"attempts": "attempts_by_end", "traceback": "error_traceback", "where": "dead_letter"}
+        names = {
+            "attempts": "attempts_by_end",
+            "traceback": "error_traceback",
+            "where": "dead_letter",
+            "schema": "format",
+        }
         edits = [edit.to_data() | {"value": format_bytes(edit.value)} for edit in self.edits]
-        return self.listed.to_data() | write_fields(self, "listed", **names) | {"edits": edits}
+        return self.listed.to_data() | write_fields(self, "listed", "encoded", **names) | {"edits": edits}
 
 
 def format_moment(at: int | None) -> str | None:

@@ -115,6 +115,7 @@ class StoredLetter:
         first_failed_at, failed_at: ms since the epoch.
         topic, partition, offset: of its own record.
         again: the redrive that ran it though it was done; empty: none.
+        readable: the value as people read it, if that is not as produced (payload_codec.py).
     """
 
     identity: LetterIdentity
@@ -134,6 +135,7 @@ class StoredLetter:
     partition: int
     offset: int
     again: str = ""
+    readable: bytes | None = None
 
     @property
     def value_size(self) -> int:
@@ -143,7 +145,8 @@ class StoredLetter:
     @property
     def words(self) -> tuple[str, ...]:
         """Return the words by which it is found."""
-        return find_letter_words(self.error_message, self.key, self.headers, self.value)
+        value = self.value if self.readable is None else self.readable
+        return find_letter_words(self.error_message, self.key, self.headers, value)
 
 
 def pack_headers(headers: Sequence[Header]) -> bytes:

@@ -188,7 +188,7 @@ class BatchWriter:
 
     def _commit(self, batch: Sequence[ReadRecord], written: WrittenBatch, what: str = ANOTHERS) -> None:
         steps, now = _build_steps(batch, written.reached), time.time_ns() // 1_000_000
-        found = [read.letter for read in batch if read.letter is not None]
+        found = [self._database.payloads.index(read.letter) for read in batch if read.letter is not None]
         try:
             with self._database.writing() as connection:
                 position_rows.move_positions(connection, steps, now)

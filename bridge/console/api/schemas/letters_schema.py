@@ -149,7 +149,12 @@ class Letter(Line):
 
     status_at: Moment | None
     timestamp: Moment | None
-    value: Octets | None = Field(description="Null where it is a tombstone, or not `kept`.")
+    value: Octets | None = Field(
+        description="Null where it is a tombstone, or not `kept`. JSON, if a schema of a schema registry wrote it."
+    )
+    format: str = Field(
+        description="`Avro, schema 12`; or why the value was not read by the schema that it names; else empty."
+    )
     kept: bool = Field(description="Whether the database has the value: a large one is read from Kafka.")
     headers: list[Header]
     number: Count
