@@ -156,3 +156,8 @@ def test_the_autoscaler_asks_for_metrics_that_there_are_and_scales_a_deployment_
     assert {*named} <= METRICS.keys()
     assert {trigger["metadata"]["activationThreshold"] for trigger in scaler["triggers"]} == {"0"}
     assert all(re.search(r'queue=~"bridge"', query) for query in queries)
+    # Bridges always show deliveries: none means that nobody knows, and must not read as no work.
+    assert [trigger["metadata"].get("ignoreNullValues", "true") for trigger in scaler["triggers"]] == [
+        *("true", "false", "true")
+    ]
+    assert scaler["fallback"]["replicas"] > 0
