@@ -52,6 +52,7 @@ from bridge.kafka.clients import (
 )
 from bridge.kafka.consumer_groups import describe_protocol, find_first_reads, read_members
 from bridge.kafka.control_topic import read_published_decisions
+from bridge.kafka.login_errors import explain_login
 from bridge.kafka.managed_topic import ManagedTopic, TopicKind
 from bridge.kafka.partition_offsets import ExtentReader
 from bridge.kafka.topic_names import TopicNames, find_ambiguous_names, name_faults
@@ -283,6 +284,8 @@ def explain_unreachable_kafka(place: str, words: str, log_lines: Iterable[str]) 
         log_lines: the errors that librdkafka has reported meanwhile: for a failed login they say more.
     """
     login = next((text for text in log_lines if _LOGIN.search(text)), "")
+    if explain_login(login):
+        return f"Kafka at {place}: {login}."
     if not login:
         return f"Kafka at {place}: {words}. Check KAFKA_BOOTSTRAP_SERVERS, and whether Kafka runs."
     return (

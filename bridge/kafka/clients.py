@@ -28,6 +28,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
+from bridge.kafka.login_errors import explain_login
+
 __all__ = [
     "BROKERS_OWN",
     "CLASSIC",
@@ -90,6 +92,8 @@ class RepeatFilter(logging.Filter):
         if len(self._last) > 1_000:
             self._last.clear()
         self._last[text] = now
+        if words := explain_login(record.getMessage()):
+            record.msg, record.args = "%s: %s", (record.getMessage(), words)
         return True
 
 
@@ -179,7 +183,7 @@ def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any)
     chosen = {**CONSUMER_DEFAULTS, **taken, **CONSUMER_FIXED, "auto.offset.reset": "earliest", "group.id": group}
     if group_protocol(properties) == NEW_PROTOCOL:
         chosen = {name: value for name, value in chosen.items() if name not in BROKERS_OWN}
-    return Consumer({**chosen, **callbacks}, logger=librdkafka)
+    return Consumer({**chosen, **login_errors.watch(callbacks)}, logger=librdkafka)
 
 
 def group_protocol(properties: Mapping[str, Any]) -> str:
@@ -222,7 +226,43 @@ def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer
 def admin_client(properties: Mapping[str, Any], **callbacks: Any) -> AdminClient:
     """Return a client that reads metadata and creates topics."""
     _debug(properties)
-    return AdminClient({**_with_login(_shared(properties)), **callbacks}, logger=librdkafka)
+    return AdminClient({**_with_login(_shared(properties)), **login_errors.watch(callbacks)}, logger=librdkafka)
+
+
+#: What librdkafka adds to an error, and what differs each time.
+_AFTER: Final = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
+#: Errors that do not say why there is no answer.
+_NO_ANSWER: Final = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+
+
+class LoginErrors:
+    """The last login error of the clients of this process: their other errors do not say why Kafka does not answer."""
+
+    #: Seconds for which an error explains others.
+    LASTS: Final = 30.0
+
+    def __init__(self) -> None:
+        self._words, self._until = "", 0.0
+
+    @property
+    def words(self) -> str:
+        """Return the error in words; empty if there was none for a while."""
+        return self._words if time.monotonic() < self._until else ""
+
+    def watch(self, callbacks: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the callbacks of a client with one that also notes its login errors."""
+        given = callbacks.get("error_cb")
+
+        def note(error: KafkaError) -> None:
+            if explain_login(error.str()):
+                self._words, self._until = explain_error(error), time.monotonic() + self.LASTS
+            if given is not None:
+                given(error)
+
+        return {**callbacks, "error_cb": note}
+
+
+login_errors = LoginErrors()
 
 
 #: The reason of a partition that nobody can read or write.
@@ -265,8 +305,13 @@ def explain_error(error: object) -> str:
         for code, advice in _FATAL_IN_WORDS.items():
             if (cause := KafkaError(code)).str() in error.str():
                 return f"{advice} ({cause.name()})"
+    text = _AFTER.sub("", str(error.str()))
+    if login := explain_login(text):
+        return f"{login} ({text})"
+    if error.code() in _NO_ANSWER and (login := login_errors.words):
+        return login
     words = _IN_WORDS.get(error.code())
-    return f"{words} ({error.name()})" if words else str(error.str())
+    return f"{words} ({error.name()})" if words else text
 
 
 class FatalErrorCatcher:

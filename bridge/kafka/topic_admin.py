@@ -58,6 +58,7 @@ def read_cluster(client: AdminClient | Consumer, within: float | None = None) ->
     """Return the metadata of all topics: a request for a missing topic might create it.
 
     Parameters:
+        client: a consumer has no partitions yet.
         within: seconds for the answer; `None` for the default.
 
     Raises:
@@ -66,6 +67,8 @@ def read_cluster(client: AdminClient | Consumer, within: float | None = None) ->
     try:
         metadata = client.list_topics(timeout=ANSWER_WITHIN if within is None else within)
     except KafkaException as error:
+        # Take in what librdkafka has reported meanwhile: a login that failed is the reason.
+        client.poll(0)
         raise KafkaUnavailable(f"Kafka does not answer: {explain_error(error)}.") from None
     return Cluster(str(metadata.cluster_id), metadata.topics)
 

@@ -129,7 +129,7 @@ def find_arrows() -> frozenset[tuple[str, str]]:
 def room(module: str) -> str:
     """The room of a module in its package: a folder, or a file of its own."""
     # The client library is wrapped below the records; the rest of the room is above them.
-    if module == "bridge.kafka.clients":
+    if module in ("bridge.kafka.clients", "bridge.kafka.login_errors"):
         return "kafka.clients"
     return module.split(".")[1] if "." in module else ""
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from bridge.kafka.clients import KafkaError, KafkaException, RepeatFilter, explain_error, property_fault
+from bridge.kafka.clients import KafkaError, KafkaException, LoginErrors, RepeatFilter, explain_error, property_fault
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,61 @@ def test_a_line_that_repeats_itself_is_let_through_once_a_minute(monkeypatch):
 )
 def test_an_error_of_kafka_is_said_in_words_with_its_name_behind(error: object, words: str):
     assert explain_error(error) == words
+
+
+BROKER = "sasl_ssl://kafka:9093/bootstrap: "
+REFUSED = "SASL authentication error: Authentication failed during authentication due to invalid credentials with SASL"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"{BROKER}{REFUSED} mechanism SCRAM-SHA-512 (after 311ms in state AUTH_REQ)", "KAFKA_SASL_PASSWORD"),
+        (
+            f'{BROKER}SASL authentication error: {{"status":"invalid_token"}} (after 3ms in state AUTH_REQ)',
+            "its audience",
+        ),
+        (
+            "Failed to acquire SASL OAUTHBEARER token: Failed to connect to 127.0.0.1:9 after 0 ms: Could not connect",
+            "the issuer does not respond: check KAFKA_SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL",
+        ),
+        (
+            'Failed to acquire SASL OAUTHBEARER token: {"error": "invalid_client"}',
+            "check KAFKA_SASL_OAUTHBEARER_CLIENT_ID",
+        ),
+        (
+            f"{BROKER}SSL handshake failed: error:0A000086:SSL routines::certificate verify failed: broker certificate "
+            "could not be verified (after 9ms in state SSL_HANDSHAKE)",
+            "check that KAFKA_SSL_CA_LOCATION has the CA",
+        ),
+        (
+            "ssl://k:1/bootstrap: Receive failed: error:0A000416:SSL routines::ssl/tls alert certificate unknown: SSL "
+            "alert number 46 (after 18ms in state APIVERSION_QUERY)",
+            "Kafka refuses the certificate of this client, which has expired",
+        ),
+    ],
+)
+def test_an_error_of_a_login_says_what_to_check_and_is_the_same_each_time(text: str, words: str):
+    said = explain_error(KafkaError(KafkaError._AUTHENTICATION, text))
+    assert words in said
+    assert "ms in state" not in said
+    # The log has librdkafka's own line, and the words behind it.
+    logged = line(f"FAIL [rdkafka#consumer-1] {text}")
+    assert RepeatFilter().filter(logged)
+    assert words in logged.getMessage()
+
+
+def test_a_kafka_that_does_not_answer_after_a_failed_login_says_the_login(monkeypatch: pytest.MonkeyPatch):
+    now = 100.0
+    monkeypatch.setattr("bridge.kafka.clients.time.monotonic", lambda: now)
+    monkeypatch.setattr("bridge.kafka.clients.login_errors", errors := LoginErrors())
+    given: list[KafkaError] = []
+    note = errors.watch({"error_cb": given.append})["error_cb"]
+    silent = KafkaError(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure")
+    note(silent)
+    assert explain_error(silent) == "Failed to get metadata: Local: Broker transport failure"
+    note(KafkaError(KafkaError._AUTHENTICATION, f"{BROKER}{REFUSED} mechanism PLAIN"))
+    assert len(given) == 2
+    assert "check KAFKA_SASL_USERNAME" in explain_error(silent)
+    now += 31
+    assert explain_error(silent) == "Failed to get metadata: Local: Broker transport failure"
