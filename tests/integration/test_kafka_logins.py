@@ -14,6 +14,8 @@ from tests.servers.issuer import CLIENT, SECRET, issuer
 from tests.servers.missing import need
 from tests.servers.secured_kafka import PASSWORD, SecuredKafka
 
+CERTIFICATE = "KAFKA_SSL_CERTIFICATE_LOCATION"
+
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
 
@@ -87,7 +89,7 @@ def certificate(kafka: SecuredKafka, name: str = "client") -> Mapping[str, str]:
     folder = kafka.authority.folder
     return {
         **kafka.login("mtls"),
-        "KAFKA_SSL_CERTIFICATE_LOCATION": str(folder / f"{name}.crt"),
+        CERTIFICATE: str(folder / f"{name}.crt"),
         "KAFKA_SSL_KEY_LOCATION": str(folder / f"{name}.key"),
     }
 
@@ -106,3 +108,96 @@ def test_all_processes_log_in_by_tokens_of_a_function(stack: Stack, secured: Sec
 
 def test_all_processes_log_in_by_certificate(stack: Stack, secured: SecuredKafka):
     work_with(stack, certificate(secured))
+
+
+def test_processes_live_through_tokens_that_end_and_are_renewed(stack: Stack, secured: SecuredKafka, tmp_path: Path):
+    """Kafka closes a connection whose token has ended. An idle producer and an admin client renew theirs, too."""
+    secured.issuer.says(lives=6)
+    try:
+        stack.environ |= own_function(secured, tmp_path)
+        bridge, worker = stack.bridge(), stack.worker()
+        tokens = tmp_path / "tokens"
+        # Its producer exists from here on, and nobody polls it until the next dead letter.
+        stack.produce("orders", {"dead": "first"})
+        stack.dead("orders", 1)
+        begun = count_tokens(tokens, bridge.pid)
+        eventually(
+            lambda: count_tokens(tokens, bridge.pid) >= begun + 3, 60, "the bridge has lived through three tokens"
+        )
+        children = {int(pid) for pid in tokens.read_text().split()} - {bridge.pid}
+        assert any(count_tokens(tokens, pid) > 2 for pid in children), "an idle producer of a worker renewed its token"
+        stack.produce("orders", "one", {"dead": "second"}, "two")
+        eventually(lambda: len(stack.done()) == 2, 20, "two records are done")
+        stack.dead("orders", 2)
+        for process in (bridge, worker):
+            for words in ("does not answer", "KAFKA_OAUTH_CB", "refuses"):
+                assert words not in process.text
+            assert process.terminate() == 0
+    finally:
+        secured.issuer.says()
+
+
+def count_tokens(file: Path, pid: int) -> int:
+    """How many tokens a process has asked for."""
+    return file.read_text().split().count(str(pid))
+
+
+def test_a_certificate_is_replaced_by_a_rolling_restart_that_loses_nothing(stack: Stack, secured: SecuredKafka):
+    secured.authority.sign("rolled")
+    stack.environ |= certificate(secured, "rolled")
+    bridge, worker = stack.bridge(), stack.worker()
+    produced = stack.produce("orders", *({"sleep": 0.05} for _ in range(40)))
+    secured.authority.sign("rolled")
+    second = stack.worker()
+    assert worker.terminate() == 0
+    produced += stack.produce("orders", *({"sleep": 0.05} for _ in range(40)))
+    assert bridge.terminate() == 0
+    other = stack.bridge()
+    produced += stack.produce("orders", {"dead": "no"}, *({"sleep": 0.05} for _ in range(10)))
+    (dead,) = (letter.origin for letter in stack.dead("orders", 1))
+    eventually(lambda: len(stack.done()) >= len(produced) - 1, 40, "all are done")
+    assert sorted([*stack.done(), dead]) == sorted(produced)
+    for process in (other, second):
+        assert process.terminate() == 0
+
+
+@pytest.mark.parametrize(
+    ("login", "words"),
+    [
+        (lambda kafka, _: {**kafka.login("scram"), "KAFKA_SASL_PASSWORD": "wrong"}, "refuses the user or the password"),
+        (lambda kafka, _: certificate(kafka, "expired"), "refuses the certificate of this client, which has expired"),
+        (
+            lambda kafka, _: {
+                **certificate(kafka),
+                "KAFKA_SSL_CA_LOCATION": str(kafka.authority.folder / "client.crt"),
+            },
+            "the certificate of Kafka is not trusted",
+        ),
+        (
+            lambda kafka, _: {**oidc(kafka), "KAFKA_SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL": "http://127.0.0.1:9/token"},
+            "the issuer does not respond: check KAFKA_SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL",
+        ),
+        (
+            lambda kafka, folder: {
+                **own_function(kafka, folder),
+                "KAFKA_SASL_OAUTHBEARER_CONFIG": "http://127.0.0.1:9",
+            },
+            "KAFKA_OAUTH_CB=tests.handlers.logins:token raised URLError",
+        ),
+    ],
+    ids=["password", "expired certificate", "unknown CA", "issuer down", "function"],
+)
+def test_a_login_that_fails_is_said_by_the_check_and_by_the_bridge(
+    stack: Stack, secured: SecuredKafka, tmp_path: Path, login: Any, words: str
+):
+    secured.authority.sign("expired", hours=-1)
+    stack.environ |= login(secured, tmp_path)
+    bridge = stack.bridge(wait=False)
+    lines = run(stack, "check", code=1).splitlines()
+    (fault,) = (line for line in lines if line.strip().startswith("fault"))
+    assert words in fault
+    bridge.says("The bridge waits for it")
+    assert words in bridge.text
+    if "KAFKA_OAUTH_CB" not in words:
+        assert words in bridge.get("/readyz")[1]
+    assert bridge.terminate() == 0

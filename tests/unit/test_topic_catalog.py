@@ -50,6 +50,9 @@ class Admin:
     def clock(self) -> float:
         return self.now
 
+    def poll(self, timeout: float) -> None:
+        """It has reported nothing."""
+
     def list_topics(self, timeout: float) -> Any:
         self.looked += 1
         if self.away is not None:
