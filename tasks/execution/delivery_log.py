@@ -25,7 +25,7 @@ def flush_summaries() -> None:
 
 @harmless
 def log_dead(delivery: Delivery, letter: Dead, error: BaseException | None = None) -> None:
-    """Log that Kafka has a delivery's dead letter."""
+    """Log that Kafka has a delivery's dead letter, with fields for collectors of errors (docs/how-to/sentry.md)."""
     failure, handler, reason = letter.failure, delivery.handler, letter.reason
 
     def more(count: int) -> None:
@@ -40,6 +40,13 @@ def log_dead(delivery: Delivery, letter: Dead, error: BaseException | None = Non
             str(delivery.attempts),
             str(failure),
             exc_info=_exc_info(error),
+            extra={
+                "delivery": delivery.identity,
+                "handler": handler,
+                "reason": reason,
+                "error_class": failure.error_class,
+                "handlers_version": letter.version,
+            },
         )
 
 

@@ -40,6 +40,7 @@ NOT_ALONE: Final = {
     "shop.celery import app": "a module of the service: the test of FastAPI below runs it",
     "import shop.celery": "a module of the service: the test of FastAPI below runs it",
     "FastAPI": "a module of the service: the test of FastAPI below runs it",
+    "sentry_sdk.init": "it patches Celery in the whole process: tests/integration/test_sentry.py runs it",
     "tasks.use(app)": "it makes the app of the process: the tests of Django and FastAPI, and test_readme_blocks.py",
 }
 #: Programs of others, which are not checked, and why.
