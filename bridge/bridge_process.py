@@ -12,7 +12,6 @@ from bridge.consumer.bridge_lifecycle import Bridge
 from bridge.handler_routes import Routes
 from bridge.health_server import Sidecar
 from bridge.settings import Settings, hide_password
-from bridge.telemetry.otel_sdk import end_spans
 from lossless.background_thread import BackgroundThread
 
 logger = logging.getLogger("bridge")
@@ -100,7 +99,6 @@ def run_bridge(app: Celery, settings: Settings, routes: Routes, beside: Companio
         if beside is not None:
             beside.end()
         sidecar.stop()
-        end_spans()
     logger.info("stopped.")
 
 

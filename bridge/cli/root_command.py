@@ -15,6 +15,7 @@ from bridge.cli.halt_policy_commands import halt, policy, resume
 from bridge.cli.inspection_commands import audit, check, find, status, topics
 from bridge.cli.run_commands import demo, reset, run, run_bridge
 from bridge.settings.installed_versions import read_versions
+from bridge.telemetry.otel_sdk import end_spans
 
 #: In the order in which `--help` lists them.
 COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, discard, reset, redrive, demo)
@@ -53,7 +54,10 @@ def main() -> None:
     # `python -m` has the working directory on the import path, a script has not.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    cli(prog_name="bridge")
+    try:
+        cli(prog_name="bridge")
+    finally:
+        end_spans()
 
 
 def _print_version(wanted: bool) -> None:

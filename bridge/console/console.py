@@ -34,6 +34,7 @@ from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
 from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.errors import ConsoleRefused, how_to_install
+from bridge.formats.trace_context import TRACE_ID
 from bridge.kafka.dead_letter_reader import RecentDeadLetters
 from bridge.settings.setting_defaults import EnvironmentSettings
 
@@ -165,11 +166,17 @@ class Console:
             "the recorders", lambda: read_recorder_presence(self.desk.settings), PRESENCE_PERIOD, PRESENCE_WITHIN
         )
         self.templates.globals["in_flower"] = self.in_flower
+        self.templates.globals["in_traces"] = self.in_traces
 
     def in_flower(self, task: str | None) -> str | None:
         """Return the address of a task's page in Flower; None if Flower is not set up or there is no task."""
         flower = self.desk.settings.environment.DEADLETTERS_FLOWER_URL.rstrip("/")
         return f"{flower}/task/{quote(task, safe='')}" if flower and task else None
+
+    def in_traces(self, trace_id: str) -> str | None:
+        """Return the address of a trace's page; None if no tracing system is set up or there is no trace."""
+        address = self.desk.settings.environment.DEADLETTERS_TRACE_URL
+        return address.replace(TRACE_ID, trace_id) if address and trace_id else None
 
     def recorders(self) -> RecorderPresence:
         """Return the recorders whose heartbeat Redis has; no page waits for a Redis that does not respond."""

@@ -191,6 +191,7 @@ class DeadLetterRecord:
         first_failed_at, failed_at: Unix time; 0.0 where the letter does not say.
         version: of the handlers' code that failed; empty where that is not known.
         again: the request to run it although it was done; empty: there was none.
+        trace: the context of its last hop, if traces were on.
     """
 
     place: str
@@ -210,6 +211,7 @@ class DeadLetterRecord:
     failed_at: float
     version: str
     again: str
+    trace: str = ""
 
     @property
     def identity(self) -> str:
@@ -258,4 +260,5 @@ def _make_record(record: Record, origin: Origin, theirs: Headers, ours: dict[str
         failed_at=read_number(ours, header.FAILED_AT) / 1000,
         version=ours.get(header.HANDLERS_VERSION, ""),
         again=ours.get(header.REPLAY_AGAIN, ""),
+        trace=ours.get(header.TRACE, ""),
     )

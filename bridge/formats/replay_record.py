@@ -21,6 +21,7 @@ def replay_headers(
     attempts: Attempts = NO_ATTEMPTS,
     again: str = "",
     once: bool = False,
+    trace: str = "",
 ) -> RecordHeaders:
     """Return the headers of a delivery that is sent back: the producer's, then ours.
 
@@ -34,6 +35,7 @@ def replay_headers(
         again: the request (ASCII, such as a plan's name) to run although the source record is done; its work is done
             once for each request. Empty: it runs only if it is not done.
         once: it has one attempt instead of all its retries, this time only, also further along a `sequence`.
+        trace: the context of its last hop.
     """
     message = Message(
         origin.topic,
@@ -44,5 +46,6 @@ def replay_headers(
         origin=f"  {origin.topic_id}",
     )
     back = Attempts(replayed=attempts.replayed + 1)
-    delivery = Delivery(message, origin.handler, number=number + 1, runs=runs, attempts=back, again=again, once=once)
+    asked = {"again": again, "once": once, "trace": trace}
+    delivery = Delivery(message, origin.handler, number=number + 1, runs=runs, attempts=back, **asked)  # type: ignore[arg-type]
     return retry_headers(delivery, origin.group)

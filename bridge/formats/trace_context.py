@@ -10,6 +10,8 @@ from bridge.formats.delivery import Header
 TRACEPARENT: Final = "traceparent"
 #: The member of the `kafka` header of a Celery message with the context of its hand-off, and of a delivery's metadata.
 TRACE: Final = "trace"
+#: What stands for the trace's id in DEADLETTERS_TRACE_URL.
+TRACE_ID: Final = "{trace_id}"
 _FORM: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _NO_TRACE: Final = "0" * 32
 _NO_SPAN: Final = "0" * 16

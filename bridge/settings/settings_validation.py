@@ -10,6 +10,7 @@ from celery import Celery
 from pydantic import ValidationError
 
 from bridge.formats.schema_registry import REGISTRY_VARIABLES
+from bridge.formats.trace_context import TRACE_ID
 from bridge.handler_routes import Routes
 from bridge.kafka.clients import BROKERS_OWN, FIXED, NEW_PROTOCOL, group_protocol, property_fault
 from bridge.settings.address_values import (
@@ -43,6 +44,7 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
 _HOST: Final = re.compile(r"[^\s:/?#@*,]{1,253}")
 #: The address of a console.
 _URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+_TRACE_URL: Final = re.compile(r"https?://[^\s/?#@]+/\S*")
 _LINKED: Final = (
     "Kubernetes sets that in every pod for a service of this name: call the service otherwise, or say "
     "`enableServiceLinks: false` in the pod's spec."
@@ -189,6 +191,9 @@ def _address_faults(environment: EnvironmentSettings) -> Iterator[str]:
         yield "DEADLETTERS_CONSOLE_URL must be where browsers find the console: https://console.example.com."
     if environment.DEADLETTERS_FLOWER_URL and not _URL.fullmatch(environment.DEADLETTERS_FLOWER_URL):
         yield "DEADLETTERS_FLOWER_URL must be where browsers find Flower, without a password: https://flower.example.com."
+    trace_url = environment.DEADLETTERS_TRACE_URL
+    if trace_url and (TRACE_ID not in trace_url or not _TRACE_URL.fullmatch(trace_url)):
+        yield f"DEADLETTERS_TRACE_URL must be the address of a trace's page: https://jaeger.example.com/trace/{TRACE_ID}."
     try:
         read_networks(environment.DEADLETTERS_WEBHOOK_NETWORKS)
     except ValueError as error:

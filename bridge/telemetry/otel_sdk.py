@@ -6,10 +6,12 @@ It only observes: an exporter that is down or slow drops spans, and no delivery 
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from bridge.errors import how_to_install
+from bridge.formats.delivery import Delivery, Header, Message
+from bridge.formats.delivery_identity import Origin
 from lossless.background_thread import start_thread
 
 if TYPE_CHECKING:
@@ -70,6 +72,22 @@ def find_spans() -> "DeliverySpans | None":
     if _of_process is None or _of_process[0] != os.getpid():
         _of_process = (os.getpid(), _make_spans())
     return _of_process[1]
+
+
+def trace_replay(topic: str, delivery: Origin, headers: Sequence[Header], hop: str) -> str:
+    """Return the last hop of a delivery that is sent back: a span of its own, if traces are on.
+
+    Parameters:
+        topic: to which it goes.
+        headers: the producer's.
+        hop: the last one before.
+    """
+    if (spans := find_spans()) is None:
+        return hop
+    message = Message(delivery.topic, delivery.partition, delivery.offset, headers=tuple(headers))
+    sent = Delivery(message, delivery.handler, trace=hop)
+    with spans.sending([(topic, sent)], delivery.group):
+        return sent.trace
 
 
 def _make_spans() -> "DeliverySpans | None":

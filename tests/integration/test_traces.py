@@ -1,16 +1,19 @@
-"""One trace through all processes, at an OTLP receiver: hand-off, run, park, dead letter."""
+"""One trace through all processes, at an OTLP receiver: hand-off, run, park, dead letter, replay."""
 
 import json
+import sys
 
-from tests.delivery_checks import choose
-from tests.processes import Stack, eventually
+from tests.delivery_checks import choose, command
+from tests.processes import Served, Stack, eventually
 from tests.servers.collector import CollectedSpan, collecting
+from tests.servers.process import free_port
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-PARENT = f"00-{TRACE}-{SPAN}-01".encode()
+OTHER = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+PARENT, OTHER_PARENT = (f"00-{trace}-{SPAN}-01".encode() for trace in (TRACE, OTHER))
 
 
-def test_one_trace_leads_from_the_producer_to_the_dead_letter(stack: Stack):
+def test_one_trace_leads_from_the_producer_to_the_dead_letter_and_through_its_replay(stack: Stack):
     choose(stack, {"orders": {}}, kafka_park_after=1, kafka_retry_tiers=[1])
     with collecting() as collector:
         stack.environ |= {
@@ -22,11 +25,26 @@ def test_one_trace_leads_from_the_producer_to_the_dead_letter(stack: Stack):
         }
         stack.make_topics("orders")
         worker = stack.worker("-c", "1", wait=False, WORKER_LOG_FORMAT="json")
-        bridge = stack.bridge()
+        port = free_port()
+        stack.environ |= {
+            "BRIDGE_HTTP_PORT": str(port),
+            "DEADLETTERS_DATABASE_URL": f"sqlite:///{stack.folder}/letters.db",
+        }
+        bridge: Served = stack.start("bridge", sys.executable, "-m", "bridge", "run", "--record", kind=Served)
+        bridge.port = port
+        eventually(bridge.ready, 40, "the bridge consumes")
         (coordinates,) = stack.produce("orders", {"fail": 9}, headers=[("traceparent", PARENT)])
         (letter,) = stack.dead("orders", 1, 40)
         spans: list[CollectedSpan] = eventually(
             lambda: found if len(found := collector.of_trace(TRACE)) >= 7 else None, 20, "seven spans"
+        )
+        stack.produce("orders", {"dead": True}, headers=[("traceparent", OTHER_PARENT)])
+        stack.dead("orders", 2, 40)
+        eventually(lambda: '"id": 2' in command(stack, "deadletters", "list", "--json"), 20, "both are recorded")
+        command(stack, "deadletters", "replay", "2", "--yes")
+        stack.dead("orders", 3, 40)
+        others: list[CollectedSpan] = eventually(
+            lambda: found if len(found := collector.of_trace(OTHER)) >= 7 else None, 20, "seven spans more"
         )
         assert bridge.terminate() == 0
     by_id = {span.id: span for span in spans}
@@ -42,7 +60,9 @@ def test_one_trace_leads_from_the_producer_to_the_dead_letter(stack: Stack):
         *(f"process {orders}", f"send {stack.queue}", f"send {parked}"),
         *(f"process {orders}", f"process {orders}", f"send {stack.queue}"),
     ]
-    assert {span.parent for span in spans} == {SPAN}
+    assert {span.parent for span in (*spans, *others)} == {SPAN}
+    sent = next(span for span in others if span.name == f"send {stack.topic('orders.replay')}")
+    assert [span.name for span in others if span.id in sent.links] == [f"send {dead}"]
     assert sum(span.failed for span in spans) == 3
     assert letter.theirs == [("traceparent", PARENT)], "the producer's own context stays"
     assert letter.ours["delivery_trace"].split("-")[1] == TRACE

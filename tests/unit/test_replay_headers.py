@@ -48,9 +48,12 @@ class Record:
     attempts=st.builds(Attempts, *[counts] * 4),
     again=st.sampled_from(["", "plan-7"]),
     once=st.booleans(),
+    trace=st.sampled_from(["", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"]),
 )
-def test_it_has_all_its_retries_and_keeps_whose_it_is(origin, theirs, timestamp, number, runs, attempts, again, once):
-    asked = {"again": again, "once": once}
+def test_it_has_all_its_retries_and_keeps_whose_it_is(
+    origin, theirs, timestamp, number, runs, attempts, again, once, trace
+):
+    asked = {"again": again, "once": once, "trace": trace}
     written = replay_headers(origin, theirs, timestamp=timestamp, number=number, runs=runs, attempts=attempts, **asked)
     record: Any = Record(written)
     found = retry_record.read_retry_record(record, "cluster", "replay-log")
@@ -61,7 +64,7 @@ def test_it_has_all_its_retries_and_keeps_whose_it_is(origin, theirs, timestamp,
     assert delivery.attempts == Attempts(replayed=attempts.replayed + 1)
     assert (delivery.number, delivery.runs, message.attempt) == (number + 1, runs, runs + 1)
     assert (delivery.first_failed_at, delivery.due, found.due, delivery.error) == (None, None, 0, "")
-    assert (delivery.again, delivery.once) == (again, once)
+    assert (delivery.again, delivery.once, delivery.trace) == (again, once, trace)
 
 
 def test_what_never_died_may_be_sent_too():

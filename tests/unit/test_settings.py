@@ -396,6 +396,12 @@ BEARER = {"KAFKA_SASL_MECHANISM": "OAUTHBEARER", "KAFKA_SECURITY_PROTOCOL": "SAS
         ({}, PROXY | {"DEADLETTERS_PROXY_ROLE_HEADER": "X-Role"}, "not both"),
         ({}, PROXY | {"DEADLETTERS_PROXY_USER_HEADER": "X User"}, "is no name of a header"),
         ({}, PROXY | {"DEADLETTERS_PROXY_USER_HEADER": ""}, "need DEADLETTERS_PROXY_USER_HEADER"),
+        (
+            {},
+            {"DEADLETTERS_TRACE_URL": "https://jaeger.example.com/trace/"},
+            "DEADLETTERS_TRACE_URL must be the address",
+        ),
+        ({}, {"DEADLETTERS_TRACE_URL": "javascript:{trace_id}"}, "DEADLETTERS_TRACE_URL must be the address"),
         ({}, {"DEADLETTERS_CONSOLE_URL": "console.example.com"}, "DEADLETTERS_CONSOLE_URL must be where browsers"),
         ({}, {"DEADLETTERS_CONSOLE_URL": "javascript:alert(1)"}, "DEADLETTERS_CONSOLE_URL must be where browsers"),
         ({}, {"DEADLETTERS_CONSOLE_URL": "https://me:pw@console.example.com"}, "DEADLETTERS_CONSOLE_URL must be"),

@@ -346,3 +346,14 @@ def test_a_letter_that_is_not_there_is_a_page_that_says_so(browser):
     assert "There is no dead letter 77" in answer.text
     assert browser().get("/letters/" + "9" * 30).status_code == 404
     assert browser().get("/letters/" + "9" * 6_000).status_code == 404
+
+
+def test_a_letter_leads_to_its_trace_where_the_tracing_system_is_named(browser, record, desk):
+    hop = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    record(letter(1, trace=hop), letter(2))
+    assert "its trace" not in browser().get("/letters/1").text
+    address = "https://grafana.example.com/explore?q={trace_id}&on=1"
+    object.__setattr__(desk.settings.environment, "DEADLETTERS_TRACE_URL", address)
+    page = browser().get("/letters/1").text
+    assert 'href="https://grafana.example.com/explore?q=4bf92f3577b34da6a3ce929d0e0e4736&amp;on=1"' in page
+    assert "its trace" not in browser().get("/letters/2").text

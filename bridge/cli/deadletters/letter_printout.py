@@ -242,6 +242,8 @@ def _list_facts(letter: LetterView) -> Iterator[tuple[str, str]]:
     if it.failures > 1:
         yield "again", f"it has died {it.failures} times: a replay alone does not fix it"
     yield "stored at", letter.where + (f", {it.occurrences} times" if it.occurrences > it.failures else "")
+    if letter.trace_id:
+        yield "trace", letter.trace_id
     if it.key is not None:
         yield "key", cut(format_bytes(it.key) or EMPTY_KEY, 200)
     for name, value in letter.headers:

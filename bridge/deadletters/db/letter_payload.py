@@ -79,6 +79,7 @@ class LetterContent(NamedTuple):
     Attributes:
         value: the letter's, or the plan's edit; `None` is a tombstone, unless `away`.
         away: whether the value is in Kafka alone, because it is too large for the database.
+        trace: the context of the delivery's last hop; empty: none.
     """
 
     id: int
@@ -89,6 +90,7 @@ class LetterContent(NamedTuple):
     runs: int
     attempts: Attempts
     away: bool
+    trace: str = ""
 
 
 def read_letter_standings(
@@ -133,7 +135,7 @@ def read_letter_contents(connection: Connection, plan_id: int, ids: Sequence[int
     value = case((edits.c.id.is_not(None), edits.c.value), else_=letters.c.value)
     columns = [letters.c[name] for name in ("id", "key", "headers", "timestamp", "runs", "value_size")]
     counts = [letters.c[name] for name in Attempts._fields]
-    query = select(*columns, value.label("sent"), edits.c.id.label("edit"), *counts)
+    query = select(*columns, value.label("sent"), edits.c.id.label("edit"), letters.c.trace, *counts)
     query = query.select_from(letters.outerjoin(edits, mended))
     for some in split_into_batches(ids):
         yield from map(_build_content, connection.execute(query.where(is_among(letters.c.id, some))).all())
@@ -156,9 +158,10 @@ def _build_standing(row: Any) -> LetterStanding:
 
 def _build_content(row: Any) -> LetterContent:
     # By position, as above.
-    id_, key, headers, timestamp, runs, size, value, edit, *counts = row
+    id_, key, headers, timestamp, runs, size, value, edit, trace, *counts = row
     away = edit is None and value is None and size >= 0
-    return LetterContent(id_, key, value, unpack_headers(headers), timestamp, runs, Attempts(*counts), away)
+    told = (unpack_headers(headers), timestamp, runs, Attempts(*counts), away, trace or "")
+    return LetterContent(id_, key, value, *told)
 
 
 class LetterValue(NamedTuple):

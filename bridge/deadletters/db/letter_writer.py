@@ -196,4 +196,5 @@ def _build_letter_row(
         "occurrences": 1,
         "failures": 1,
         "again": letter.again or None,
+        "trace": letter.trace or None,
     }

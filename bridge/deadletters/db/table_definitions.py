@@ -177,6 +177,8 @@ letters = Table(
     Column("plan_id", _NUMBER),
     # The redrive that ran it though it was done; NULL: none.
     Column("again", Text),
+    # The context of its delivery's last hop (header delivery_trace); NULL: none.
+    Column("trace", Text),
     Index("ix_letters_kind", "kind_id", "status", "failed_at", "id"),
     Index("ix_letters_status", "status", "failed_at", "id"),
     Index("ix_letters_failed", "failed_at", "id"),

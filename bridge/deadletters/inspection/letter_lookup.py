@@ -117,6 +117,7 @@ def _letter_fields(row: Any) -> dict[str, Any]:
         "listed": _build_line(row),
         "kept": row.value is not None or row.value_size == -1,
         "headers": unpack_headers(row.headers),
+        "trace": row.trace or "",
         "attempts": Attempts(row.failed, row.lost, row.postponed, row.replayed),
         "traceback": restore_message(row.traceback or "", row.error_message),
         "where": _locate_record(row),

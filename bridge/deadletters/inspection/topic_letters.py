@@ -164,7 +164,7 @@ def build_letter_line(letter: StoredLetter) -> LetterLine:
 
 def build_letter_view(letter: StoredLetter) -> LetterView:
     """Return a letter in full, as far as its record says."""
-    same = ("timestamp", "value", "headers", "number", "attempts", "traceback", "first_failed_at")
+    same = ("timestamp", "value", "headers", "number", "attempts", "traceback", "first_failed_at", "trace")
     return LetterView(
         **{name: getattr(letter, name) for name in same},
         listed=build_letter_line(letter),

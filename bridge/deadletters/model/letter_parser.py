@@ -77,6 +77,7 @@ def _parse_own_letter(record: Record, found: Ours, now: int) -> StoredLetter:
         first_failed_at=min(_plausible_time(int(found.first_failed_at * 1000), record, now), failed_at),
         failed_at=failed_at,
         again=_storable_name(found.again),
+        trace=_storable_name(found.trace),
     )
 
 

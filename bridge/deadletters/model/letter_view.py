@@ -10,6 +10,7 @@ from bridge.deadletters.model.letter_parser import OURS
 from bridge.deadletters.model.stored_letter import LetterStatus, name_delivery
 from bridge.formats.delivery import Attempts, Headers
 from bridge.formats.text_forms import format_count, format_time
+from bridge.formats.trace_context import find_trace_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,7 @@ class LetterView:
         trail: the audit entries about it.
         encoded: the value as in Kafka, if `value` is the JSON of it (payload_codec.py); else `None`.
         schema: the schema that wrote it, or why it was not read by that; empty: it names none.
+        trace: the context of its delivery's last hop; empty: none.
     """
 
     listed: LetterLine
@@ -189,11 +191,17 @@ class LetterView:
     trail: tuple[LetterAct, ...]
     encoded: bytes | None = field(default=None, repr=False)
     schema: str = ""
+    trace: str = ""
 
     @property
     def in_kafka(self) -> bytes | None:
         """Return the value byte for byte."""
         return self.value if self.encoded is None else self.encoded
+
+    @property
+    def trace_id(self) -> str:
+        """Return the id of its trace, the producer's or our own; empty: it has none, or its header is masked."""
+        return find_trace_id(self.headers, self.trace)
 
     @property
     def is_of_nowhere(self) -> bool:
@@ -217,7 +225,8 @@ class LetterView:
             "schema": "format",
         }
         edits = [edit.to_data() | {"value": format_bytes(edit.value)} for edit in self.edits]
-        return self.listed.to_data() | write_fields(self, "listed", "encoded", **names) | {"edits": edits}
+        own = write_fields(self, "listed", "encoded", "trace", **names)
+        return self.listed.to_data() | own | {"edits": edits, "trace_id": self.trace_id}
 
 
 def format_moment(at: int | None) -> str | None:

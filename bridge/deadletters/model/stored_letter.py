@@ -116,6 +116,7 @@ class StoredLetter:
         topic, partition, offset: of its own record.
         again: the redrive that ran it though it was done; empty: none.
         readable: the value as people read it, if that is not as produced (payload_codec.py).
+        trace: the context of its delivery's last hop, if traces were on.
     """
 
     identity: LetterIdentity
@@ -136,6 +137,7 @@ class StoredLetter:
     offset: int
     again: str = ""
     readable: bytes | None = None
+    trace: str = ""
 
     @property
     def value_size(self) -> int:

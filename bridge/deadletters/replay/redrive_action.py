@@ -33,6 +33,7 @@ from bridge.kafka.clients import Record, headers_of
 from bridge.kafka.record_reader import RecordPicker
 from bridge.ledger import Fate
 from bridge.settings import Settings
+from bridge.telemetry.otel_sdk import trace_replay
 
 
 class ResentDelivery(NamedTuple):
@@ -186,14 +187,15 @@ class RedriveAction:
     def _letter(self, record: Record, redriven: ResentDelivery) -> OutgoingRecord:
         """Return the record to write."""
         kind, timestamp = record.timestamp()
-        delivery = redriven.delivery
+        delivery, theirs = redriven.delivery, headers_of(record)
         headers = replay_headers(
             delivery,
-            headers_of(record),
+            theirs,
             timestamp=timestamp if kind else None,
             number=self._plan.number - 1,
             again=self._again,
             once=self._of_letters.once(redriven.item),
+            trace=trace_replay(self._target, delivery, theirs, ""),
         )
         spot = self._ends.spot(self._target, delivery.partition)
         partition = -1 if spot is None else spot.partition

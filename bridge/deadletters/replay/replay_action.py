@@ -36,6 +36,7 @@ from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRec
 from bridge.kafka.clients import Record, headers_of
 from bridge.ledger import Fate
 from bridge.settings import Settings
+from bridge.telemetry.otel_sdk import trace_replay
 
 #: The header with the letter's position on a record to another program's topic, by which it is found again.
 FROM: Final = "dead_letter"
@@ -267,7 +268,7 @@ class ReplayAction:
         topic = self.topic(job.letter)
         spot = self._ends.spot(topic, job.delivery.partition)
         partition = -1 if spot is None else spot.partition
-        headers = _build_headers(job, content, self.once(job.item))
+        headers = _build_headers(job, content, self.once(job.item), topic)
         return OutgoingRecord(
             topic, partition, content.key, value, headers, str(job.delivery.identity), "what is sent back"
         )
@@ -277,11 +278,12 @@ class ReplayAction:
         return SentRecord(job.item.position, job.number, spot)
 
 
-def _build_headers(job: _Job, content: LetterContent, once: bool) -> RecordHeaders:
+def _build_headers(job: _Job, content: LetterContent, once: bool, topic: str) -> RecordHeaders:
     if not job.letter.is_ours:
         return [*content.headers, (FROM, _find_place(job.letter.spot).encode())]
     ran = {"runs": content.runs, "attempts": content.attempts} if job.is_own else {}
     common = {"timestamp": content.timestamp, "number": job.number - 1, "once": once, "again": job.again}
+    common["trace"] = trace_replay(topic, job.delivery, content.headers, content.trace)
     return replay_headers(job.delivery, content.headers, **common, **ran)  # type: ignore[arg-type]
 
 

@@ -163,6 +163,7 @@ class Letter(Line):
     first_failed_at: Moment | None
     recorded_at: Moment | None
     dead_letter: str
+    trace_id: str = Field(description="The id of its trace, in hexadecimal; empty where it has none.")
     history: list[FailureEntry]
     plans: list[Act]
     edits: list[Edit]
