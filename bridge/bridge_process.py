@@ -11,7 +11,9 @@ from prometheus_client import CollectorRegistry
 from bridge.consumer.bridge_lifecycle import Bridge
 from bridge.handler_routes import Routes
 from bridge.health_server import Sidecar
+from bridge.metrics_by_topic import MetricsByTopic
 from bridge.settings import Settings, hide_password
+from bridge.telemetry.otel_sdk import export_metrics
 from lossless.background_thread import BackgroundThread
 
 logger = logging.getLogger("bridge")
@@ -89,6 +91,7 @@ def run_bridge(app: Celery, settings: Settings, routes: Routes, beside: Companio
         bridge.metrics.registry, bridge.alive, lambda: bridge.readiness(() if beside is None else beside.obstacles())
     )
     port = sidecar.start(settings.environment.BRIDGE_HTTP_PORT, host=settings.environment.BRIDGE_HTTP_HOST)
+    export_metrics(MetricsByTopic(bridge.metrics.registry))
     _log_start(settings, routes, port)
     stop_on_signals(bridge.stop, "finishing the hand-off in flight")
     if beside is not None:

@@ -15,7 +15,7 @@ from bridge.cli.halt_policy_commands import halt, policy, resume
 from bridge.cli.inspection_commands import audit, check, find, status, topics
 from bridge.cli.run_commands import demo, reset, run, run_bridge
 from bridge.settings.installed_versions import read_versions
-from bridge.telemetry.otel_sdk import end_spans
+from bridge.telemetry.otel_sdk import end_exports
 
 #: In the order in which `--help` lists them.
 COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, discard, reset, redrive, demo)
@@ -57,7 +57,7 @@ def main() -> None:
     try:
         cli(prog_name="bridge")
     finally:
-        end_spans()
+        end_exports()
 
 
 def _print_version(wanted: bool) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from bridge.telemetry.delivery_spans import DeliverySpans
+    from bridge.telemetry.otlp_metrics import MetricsExport, MetricSource
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ FLUSH_WITHIN: Final = 5.0
 
 #: The spans of this process, by its id: an exporter's thread does not cross a fork.
 _of_process: "tuple[int, DeliverySpans | None] | None" = None
+#: The exports of metrics, in the process that serves them.
+_exports: "list[MetricsExport]" = []
 
 
 def is_exported(environ: Mapping[str, str], signal: Signal) -> bool:
@@ -139,8 +142,29 @@ def make_resource() -> "Resource":
     return Resource.create({SERVICE_INSTANCE_ID: f"{os.uname().nodename}-{os.getpid()}", **own})
 
 
-def end_spans() -> None:
-    """Export the last spans of a process that ends, within some seconds."""
+def export_metrics(source: "MetricSource") -> None:
+    """Export the metrics of this process by OTLP from now on, if the environment asks for it.
+
+    Parameters:
+        source: as /metrics shows them.
+    """
+    if not is_exported(os.environ, "METRICS"):
+        return
+    try:
+        from bridge.telemetry.otlp_metrics import MetricsExport
+
+        _exports.append(MetricsExport(source, make_resource(), os.environ))
+    except ImportError:
+        # `explain_no_export` tells of it when the process starts.
+        return
+    except Exception as error:
+        logger.warning("no metrics by OTLP: it cannot be set up: %s: %s", type(error).__name__, error)
+
+
+def end_exports() -> None:
+    """Export the last spans and metrics of a process that ends, within some seconds."""
+    while _exports:
+        _exports.pop().end(FLUSH_WITHIN)
     if _of_process is None or _of_process[0] != os.getpid() or (spans := _of_process[1]) is None:
         return
     flush = getattr(spans.provider, "force_flush", None)

@@ -17,6 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec
 
+from bridge.telemetry.otel_sdk import export_metrics
 from lossless.background_thread import start_thread
 from tasks.logs import harmless_logger, make_harmless
 from tasks.policy.failure_decision import REASONS
@@ -264,6 +265,7 @@ def serve_metrics(port: int, host: str = "") -> None:
         logger.warning("no metrics: %s", error)
         return
     start_thread("metrics-files", _fold_now_and_then)
+    export_metrics(registry)
     try:
         server = BoundedServer.listening(host, port, make_wsgi_app(registry))
     except OSError as error:

@@ -25,7 +25,7 @@ from bridge.ledger import Ledger, ledger_hook
 from bridge.ledger.redis_health import check_redis_fit
 from bridge.settings import SettingsAndRoutes, is_redis
 from bridge.settings.app_discovery import import_handler_modules
-from bridge.telemetry.otel_sdk import end_spans
+from bridge.telemetry.otel_sdk import end_exports
 from lossless.transport import risks
 from tasks import logs
 from tasks.declaration.app_setup import handler_app
@@ -68,9 +68,9 @@ def remove_own_notes(**_: Any) -> None:
 
 @worker_process_shutdown.connect(weak=False)
 @worker_shutdown.connect(weak=False)
-def end_traces(**_: Any) -> None:
-    """Export the last spans."""
-    end_spans()
+def end_telemetry(**_: Any) -> None:
+    """Export the last spans and metrics."""
+    end_exports()
 
 
 @worker_process_shutdown.connect(weak=False)

@@ -1,4 +1,4 @@
-"""One trace through all processes, at an OTLP receiver: hand-off, run, park, dead letter, replay."""
+"""One trace through all processes, at an OTLP receiver: hand-off, run, park, dead letter, replay; and the metrics."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ def test_one_trace_leads_from_the_producer_to_the_dead_letter_and_through_its_re
             "HANDLERS": "tests.handlers.parking",
             "TEST_DELAYS": "0.2,1",
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
-            "OTEL_METRICS_EXPORTER": "none",
+            "OTEL_METRIC_EXPORT_INTERVAL": "500",
             "OTEL_BSP_SCHEDULE_DELAY": "200",
         }
         stack.make_topics("orders")
@@ -47,6 +47,7 @@ def test_one_trace_leads_from_the_producer_to_the_dead_letter_and_through_its_re
             lambda: found if len(found := collector.of_trace(OTHER)) >= 7 else None, 20, "seven spans more"
         )
         assert bridge.terminate() == 0
+        assert worker.terminate() == 0
     by_id = {span.id: span for span in spans}
     orders, parked, dead = (stack.topic(name) for name in ("orders", "orders.retry.1s", "orders.dlq"))
     last = next(span for span in spans if span.name == f"send {dead}")
@@ -67,6 +68,9 @@ def test_one_trace_leads_from_the_producer_to_the_dead_letter_and_through_its_re
     assert letter.theirs == [("traceparent", PARENT)], "the producer's own context stays"
     assert letter.ours["delivery_trace"].split("-")[1] == TRACE
     assert collector.services == {stack.queue}
+    counted = collector.metrics["worker_dead_lettered_total"].sum.data_points
+    assert sum(point.as_double for point in counted) == 3, "the last counts are exported at the end"
+    assert collector.metrics["bridge_deliveries_handed_off_total"].sum.is_monotonic
     dead_line = next(line for line in worker.text.splitlines() if "is dead" in line and line.startswith("{"))
     assert json.loads(dead_line)["trace_id"] == TRACE
     assert json.loads(dead_line)["delivery"].startswith(coordinates)

@@ -17,8 +17,10 @@ from bridge.formats.text_forms import format_count
 from bridge.health_server import Sidecar
 from bridge.kafka.consumer_groups import read_members
 from bridge.kafka.partition_offsets import read_extents
+from bridge.metrics_by_topic import MetricsByTopic
 from bridge.readiness import decide_readiness
 from bridge.settings import Settings
+from bridge.telemetry.otel_sdk import export_metrics
 from lossless.background_thread import start_thread
 
 logger = logging.getLogger("bridge")
@@ -37,6 +39,7 @@ def serve_recorder(recorder: Recorder, settings: Settings) -> None:
     )
     if port is not None:
         logger.info("http://localhost:%d/healthz /readyz /metrics", port)
+    export_metrics(MetricsByTopic(recorder.registry))
     stop_on_signals(recorder.stop, "finishing the running transaction")
     _spare_collecting()
     try:
