@@ -60,10 +60,14 @@ from bridge.kafka.topic_survey import SurveyedTopic, find_leaderless_partitions,
 from bridge.ledger import Ledger
 from bridge.ledger.redis_connection import explain_refused_login
 from bridge.ledger.redis_health import check_redis_fit
+from bridge.ledger.redis_rights import find_refused_fates
 from bridge.settings import OWN_APP, Settings, hide_password, hide_passwords_in, is_redis
+from bridge.settings.address_values import holds_ledger
 from bridge.settings.app_discovery import import_handlers
 from bridge.settings.oauth_token import OAuthTokenSource
-from lossless.transport import eviction_risk, refuse_unfit, risks
+from bridge.settings.settings_loader import CREDENTIALS
+from bridge.settings.settings_validation import find_redis_faults
+from lossless.transport import eviction_risk, find_refused_queues, refuse_unfit, risks
 from lossless.transport.redis_outage import advise_redis_error
 
 #: librdkafka's reports of a connection that is open and of another kind than the listener.
@@ -100,12 +104,13 @@ def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str 
         findings.extend(_registry(chosen))
     if not any(fault.startswith("KAFKA_") for fault in faults):
         findings.extend(_kafka(app, chosen, routes))
-    unread = any(fault.startswith("CELERY_BROKER_URL") for fault in faults)
+    unread = any(fault.startswith(("CELERY_BROKER_URL", CREDENTIALS)) for fault in faults)
+    ledgerless = any(fault.startswith(("LEDGER_URL", CREDENTIALS)) for fault in faults)
     broker = [] if unread else list(_broker(app, chosen, routes))
     findings.extend(broker)
     # A frozen Redis costs seconds for each request: the same one is not asked again.
     silent = chosen.one_redis and not any(finding.level == "ok" for finding in broker)
-    if not silent and not any(fault.startswith("LEDGER_URL") for fault in faults):
+    if not silent and not ledgerless:
         findings.extend(_ledger(chosen))
         if not any(finding.level == "fault" for finding in findings):
             findings.extend(_workers(app, chosen, routes))
@@ -251,6 +256,8 @@ def _protocol(chosen: Settings) -> Iterator[CheckFinding]:
 
 def _other_redis(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     """Yield a fault if an application with another Redis uses the group."""
+    if not holds_ledger(chosen.ledger_url or "") or find_redis_faults(chosen):
+        return  # a fault of its own
     if (ledger := Ledger.from_settings(chosen)) is None:
         return
     try:
@@ -362,9 +369,12 @@ def _broker(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFind
     connection = make_broker_connection(app)
     try:
         connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
-        yield CheckFinding("ok", f"the Celery broker at {shown} answers.")
         if is_redis(url):
             refuse_unfit(connection)
+        yield CheckFinding("ok", f"the Celery broker at {shown} answers.")
+        if is_redis(url):
+            if refused := find_refused_queues(connection, routes.queues):
+                yield CheckFinding("fault", f"the Celery broker at {shown}: {refused}.")
             eviction = eviction_risk(connection)
             for risk in risks(connection):
                 yield CheckFinding("fault" if risk == eviction else "warning", f"Redis: {risk}.")
@@ -378,7 +388,7 @@ def _broker(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFind
         by_function = given is not None and is_redis(url) and not (connection.userid or connection.password)
         login = given.setting if given is not None and by_function else "CELERY_BROKER_URL"
         why = explain_refused_login(words, login) or (
-            f"{advice} ({raw})." if advice else f"{raw}. Check CELERY_BROKER_URL, and whether the broker runs."
+            f"{advice} ({raw})." if advice else f"{raw}. Check {login}, and whether the broker runs."
         )
         yield CheckFinding("fault", f"the Celery broker at {shown}: {why}")
     finally:
@@ -402,6 +412,8 @@ def _ledger(chosen: Settings) -> Iterator[CheckFinding]:
             yield CheckFinding("warning", warning)
         ledger.state()
         yield CheckFinding("ok", f"the ledger at {shown} answers.")
+        if refused := find_refused_fates(ledger):
+            yield CheckFinding("fault", f"the ledger at {shown}: {refused}.")
         if any(topic.handoff_durability for topic in chosen.file.kafka_topics.values()):
             ledger.fsync(ANSWER_WITHIN - 1)
     except (UnfitRedis, LedgerCannotFsync, LedgerUnavailable) as error:

@@ -176,11 +176,12 @@ def _client(url: str, timeout: float, named: str, patient: bool, access: RedisAc
     """Return a client. It retries once, because of stale connections; more retries are the caller's decision."""
     # A retry reconnects and asks again: a frozen Redis would be waited for four times.
     tried_again = (redis.ConnectionError, redis.TimeoutError) if patient else (redis.ConnectionError,)
+    # A Unix socket has neither a connection's timeout nor its keepalive.
+    of_tcp = {} if "unix://" in to_client_url(url) else {"socket_connect_timeout": timeout, "socket_keepalive": True}
     options: dict[str, Any] = {
+        **of_tcp,
         "protocol": 2,
         "socket_timeout": timeout,
-        "socket_connect_timeout": timeout,
-        "socket_keepalive": True,
         "health_check_interval": 25,
         "retry": Retry(NoBackoff(), 1, tried_again),
     }

@@ -22,6 +22,7 @@ Options, in ``broker_transport_options`` (beside kombu's own):
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import redis
@@ -34,6 +35,7 @@ from lossless.transport.channel import Channel, SentinelChannel
 from lossless.transport.event_audience import ask_for_listeners
 from lossless.transport.event_loop_poller import Poller
 from lossless.transport.redis_credentials import FunctionCredentials, use_credentials
+from lossless.transport.redis_permissions import find_refused, list_needed_permissions
 from lossless.transport.version_check import refuse_other_versions, refuse_unfit_redis
 
 kombu_transport: Any = _kombu_transport  # its stubs know nothing of what a subclass needs
@@ -46,6 +48,7 @@ __all__ = [
     "SentinelTransport",
     "Transport",
     "eviction_risk",
+    "find_refused_queues",
     "refuse_unfit",
     "risks",
     "use",
@@ -114,6 +117,21 @@ def _evicting_policy(connection: Any) -> str | None:
     """Return the policy of a Redis that evicts once it has a limit and reaches it."""
     policy: str = _info(connection, "memory").get("maxmemory_policy", "noeviction")
     return None if policy == "noeviction" else policy
+
+
+def find_refused_queues(connection: Any, queues: Iterable[str]) -> str | None:
+    """Return a sentence that says what of these queues a broker's Redis user may not do, or None.
+
+    Parameters:
+        connection: a `kombu.Connection` to it.
+
+    Raises redis-py's errors where Redis cannot be reached.
+    """
+    channel: Any = connection.default_channel
+    lists = [channel.list_key(queue, step) for queue in queues for step in channel.priority_steps]
+    client = channel.bare_client()
+    asked = list_needed_permissions(channel.keys, lists)
+    return find_refused(lambda script, keys, args: script.run(client, keys, args), asked)
 
 
 def refuse_unfit(connection: Any) -> None:

@@ -39,7 +39,7 @@ class FunctionCredentials(redis.CredentialProvider):
                 self._function = self._load()
             found: Any = self._function()
         except Exception as error:  # whatever a user's function raises
-            words = f"{type(error).__name__}: {error}".rstrip(". ")
+            words = f"{type(error).__name__}: {str(error).removeprefix('- ')}".rstrip(". ")
             raise redis.AuthenticationError(f"the function of {self.setting} failed: {words}") from error
         if fault := find_credentials_fault(found):
             raise redis.AuthenticationError(f"the function of {self.setting} {fault}")

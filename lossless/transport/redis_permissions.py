@@ -84,6 +84,19 @@ def describe_refusal(asked: list[tuple[str, str]], refused: Iterable[int]) -> st
     )
 
 
+def find_refused(run: RunScript, asked: list[tuple[str, str]]) -> str | None:
+    """Return a sentence that says which of these commands on these keys the user is refused, or None.
+
+    Parameters:
+        run: calls a script, raises redis-py's errors.
+    """
+    try:
+        refused = run(CHECK_PERMISSIONS, [], [part for pair in asked for part in pair])
+    except redis.ResponseError as error:
+        return f"it could not be asked what is refused: {error}" if is_refusal(error) else None
+    return describe_refusal(asked, map(int, refused))
+
+
 class RedisPermissions:
     """The permissions of one Redis user.
 
@@ -111,10 +124,4 @@ class RedisPermissions:
         return f"{words} ({self._refused()})" if is_refusal(error) else words
 
     def _refused(self) -> str | None:
-        asked = list_needed_permissions(self.keys, sorted(self._lists))
-        try:
-            return describe_refusal(
-                asked, map(int, self._run(CHECK_PERMISSIONS, [], [part for pair in asked for part in pair]))
-            )
-        except redis.ResponseError as error:
-            return f"it could not be asked what is refused: {error}" if is_refusal(error) else None
+        return find_refused(self._run, list_needed_permissions(self.keys, sorted(self._lists)))

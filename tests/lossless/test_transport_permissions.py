@@ -10,6 +10,7 @@ import pytest
 from celery import Celery
 from kombu import Connection
 
+from lossless import transport
 from tests.lossless.harness import QUICK, TRANSPORT_APP, Broker, Worker, entry, wait_until
 from tests.project_process import ROOT
 
@@ -126,3 +127,12 @@ def test_a_wait_without_acknowledgement_needs_no_number_of_its_connection(
         broker.client.lpush("celery", json.dumps(entry("a", "1")))
         connection.drain_events(timeout=5)
     assert len(got) == 1
+
+
+def test_a_right_that_is_missing_is_named_without_a_worker(broker: Broker, allow: Callable[..., str]) -> None:
+    if not broker.client.eval("return redis.acl_check_cmd and 1 or 0", 0):
+        pytest.skip("before Redis 7 no server says what it refuses")
+    with Connection(allow(*documented())) as connection:
+        assert transport.find_refused_queues(connection, ["celery"]) is None
+    with Connection(allow(*documented(), "-lmove")) as connection:
+        assert "refused: commands LMOVE." in str(transport.find_refused_queues(connection, ["celery"]))

@@ -1,10 +1,13 @@
 """The rights that the page on Redis's users lists are those that the scripts and the ledger need."""
 
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from redis.client import Pipeline
 
+from bridge.ledger.redis_rights import LEDGER_COMMANDS
 from tests.project_process import ROOT
 from tests.redis_user import read_rights
 
@@ -14,9 +17,8 @@ RENAMED: Final = {"delete": "del", "execute": "", "execute_command": "", "memory
 BESIDE: Final = {"waitaof"}
 
 
-def list_used_commands() -> set[str]:
-    """Return each command of our scripts, and of our pipelines in Python."""
-    files = [file for top in ("bridge", "lossless", "tasks") for file in (ROOT / top).rglob("*.*")]
+def list_used_commands(files: Iterable[Path]) -> set[str]:
+    """Return each command of scripts, and of pipelines in Python."""
     texts = {file: file.read_text() for file in files if file.suffix in (".lua", ".py")}
     scripts = {
         name.lower()
@@ -32,4 +34,11 @@ def list_used_commands() -> set[str]:
 
 def test_the_page_allows_each_command_that_is_used():
     allowed = {rule[1:].partition("|")[0] for rule in read_rights().split() if rule.startswith("+")}
-    assert list_used_commands() - allowed == set()
+    files = [file for top in ("bridge", "lossless", "tasks") for file in (ROOT / top).rglob("*.*")]
+    assert list_used_commands(files) - allowed == set()
+
+
+def test_the_check_asks_for_what_the_ledger_uses():
+    files = [file for file in (ROOT / "bridge/ledger").rglob("*.*") if file.suffix in (".lua", ".py")]
+    keyless = {"info", "time", "eval", "evalsha", "watch", "multi"}
+    assert list_used_commands(files) - keyless == {name.lower() for name in LEDGER_COMMANDS}
