@@ -18,6 +18,7 @@ from bridge.formats.delivery import Attempts, Message
 from tasks.celery import app
 from tasks.declaration.app_setup import handler_app, use
 from tasks.declaration.bulk_messages import Messages
+from tasks.declaration.cloud_events import CloudEvents
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.declaration.handler_options import Options
 from tasks.declaration.handler_task import HandlerTask
@@ -35,6 +36,7 @@ __all__ = [  # noqa: RUF022  (grouped, to be read)
     "Attempts",
     "Breaker",
     "Limit",
+    "CloudEvents",
     "Registry",
     # What a handler may raise
     "DeadLetter",
@@ -86,8 +88,8 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             concurrency: how many deliveries of an `async def` handler a process runs at once (1; "auto": as many as
                 really do more, at most 100).
             bulk: how many messages one call of the function may take: it gets a list of values, and `Messages`.
-            codec: `None` for JSON, `bytes`, `str`, a callable of the value's bytes, or `Registry()` for values that
-                a schema of a schema registry wrote.
+            codec: `None` for JSON, `bytes`, `str`, a callable of the value's bytes, `Registry()` for values that
+                a schema of a schema registry wrote, or `CloudEvents()`.
             upgrade: a function of a decoded value of an older model, called if it does not validate; it returns the
                 value for today's model.
             give_up_after: seconds from the first failure; no retry starts later.

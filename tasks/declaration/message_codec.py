@@ -39,9 +39,11 @@ class MessageCodec(ABC):
 
     Attributes:
         reads_schemas: whether it asks a schema registry.
+        validates: whether a model that annotates the handler's value validates what it gives.
     """
 
     reads_schemas = False
+    validates = True
 
     @abstractmethod
     def decode(self, record: Encoded) -> Any:
@@ -50,6 +52,10 @@ class MessageCodec(ABC):
     def is_tombstone(self, record: Encoded) -> bool:
         """Return whether the handler gets `None`, without this codec."""
         return record.value is None
+
+    def find_fields(self, value: Any) -> Any:
+        """Return what `unique_by="field:…"` looks into, for a value that this codec gave."""
+        return value
 
 
 class Registry(MessageCodec):

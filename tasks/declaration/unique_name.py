@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import BaseModel, RootModel
 
 from bridge.formats.delivery import Message
+from tasks.declaration.message_codec import MessageCodec
 from tasks.declaration.value_codec import Decode
 from tasks.errors import DeadLetter, HandlerError
 from tasks.policy.retry_when_function import function_name
@@ -34,11 +35,13 @@ class UniqueName:
         by: a header, a field of the decoded value, or a function of the message.
         seconds: how long a name is known after its record was done.
         scope: the handler for which a name is unique, in each topic; an alias and its handler have the same.
+        fields: makes of a decoded value what `field:` looks into; `None`: the value itself.
     """
 
     by: UniqueBy
     seconds: float
     scope: str
+    fields: Callable[[Any], Any] | None = None
 
     def find(self, message: Message, decode: Decode) -> bytes | None:
         """Return the name of a message; `None`: it has none, and is no duplicate of any.
@@ -55,7 +58,7 @@ class UniqueName:
         elif self.by.startswith(_HEADER):
             found = message.header(self.by.removeprefix(_HEADER))
         else:
-            found = _find_field(message, decode, self.by.removeprefix(_FIELD))
+            found = self._find_field(message, decode, self.by.removeprefix(_FIELD))
         if isinstance(found, bytes):
             return found or None
         if found is None or found == "":
@@ -68,6 +71,18 @@ class UniqueName:
             f"unique_by={self._describe()} found a {type(found).__name__} in {message.coordinates}: a name is a text, "
             "bytes, a whole number or a UUID, or None for a message without one."
         )
+
+    def _find_field(self, message: Message, decode: Decode, path: str) -> Any:
+        try:
+            found: Any = decode(message)
+            if self.fields is not None and found is not None:
+                found = self.fields(found)
+        except Exception:
+            # The handler's own decoding says what is wrong, and what becomes of it.
+            return None
+        for part in path.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else getattr(found, part, None)
+        return found
 
     def _describe(self) -> str:
         return function_name(self.by) if callable(self.by) else repr(self.by)
@@ -99,7 +114,7 @@ def make_unique_name(name: str, scope: str, by: Any, seconds: Any, codec: Any) -
         _check_text(name, by, codec)
     else:
         _check_function(name, by)
-    return UniqueName(by, float(window), scope)
+    return UniqueName(by, float(window), scope, codec.find_fields if isinstance(codec, MessageCodec) else None)
 
 
 def _check_text(name: str, by: str, codec: Any) -> None:
@@ -162,14 +177,3 @@ def _check_function(name: str, by: Any) -> None:
     except ValueError:
         # Some functions written in C have no signature.
         pass
-
-
-def _find_field(message: Message, decode: Decode, path: str) -> Any:
-    try:
-        found: Any = decode(message)
-    except Exception:
-        # The handler's own decoding says what is wrong, and what becomes of it.
-        return None
-    for part in path.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else getattr(found, part, None)
-    return found

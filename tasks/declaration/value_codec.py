@@ -124,6 +124,11 @@ def make_decode_steps(codec: Codec, annotation: Any = None, upgrade: Any = None)
     if inspect.iscoroutinefunction(codec) or inspect.iscoroutinefunction(getattr(codec, "__call__", None)):  # noqa: B004
         raise HandlerError("codec is async, and is called before the handler's event loop runs: it must not be.")
     validates = _validates(annotation)
+    if validates and by_record is not None and not by_record.validates:
+        raise HandlerError(
+            f"codec={type(codec).__name__}() gives an event, which no model validates: leave the annotation "
+            f"{_annotation_name(annotation)} out, and validate event.get_data() in the handler."
+        )
     upgrade = check_upgrade(upgrade, validates=validates)
     read = _reader(codec)
     if not validates:
