@@ -15,6 +15,7 @@ HELM := build/helm/helm
 NEWER := .newer/.unpacked
 SITE := build/docs
 LOSSLESS := build/lossless
+DIST := build/dist
 
 # Only `make test` is the same everywhere. The tests that need servers fetch Kafka if Java and Maven are here.
 ifeq ($(KAFKA_LIBS),)
@@ -47,6 +48,8 @@ help:
 	@echo 'make helm          build Helm for the tests of the chart (needs Go; 100 CPU seconds)'
 	@echo 'make manifests     write deploy/kubernetes from the chart again (needs Helm)'
 	@echo 'make docs          the documentation as a site, build/docs/site; a broken link fails'
+	@echo 'make dist          sdist and wheel, with their SBOM, checked: dist/ (docs/contributors/release.md)'
+	@echo 'make smoke         run the wheel on each Python that is here'
 	@echo 'make lock          make the lock files again'
 	@echo 'make clean         remove everything that make made'
 
@@ -81,7 +84,7 @@ $(NEWER): tests/servers/newer.sh
 	sh tests/servers/newer.sh .newer
 	touch $@
 
-.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign newer-servers house screenshots openapi reference helm manifests docs lock clean
+.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign newer-servers house screenshots openapi reference helm manifests docs dist smoke lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -195,6 +198,27 @@ docs: $(SITE)/venv/.installed
 		| sed -E 's|^\]\((\.\./)+||' | sort -u | xargs ls -d 2>/dev/null) | tar -xf - -C $(SITE)/pages
 	$(SITE)/venv/bin/zensical build --strict --clean
 
+$(DIST)/venv/.installed: requirements-dist.lock
+	rm -rf $(DIST)/venv
+	$(PYTHON) -m venv $(DIST)/venv
+	$(DIST)/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dist.lock
+	touch $@
+
+# From a copy of what git has: setuptools leaves what it makes beside its source. The wheel is built from the sdist, which so
+# has all that it needs. Its SBOM names what the image's lock file pins; the image's build takes it from here.
+dist: $(DIST)/venv/.installed
+	rm -rf $(DIST)/source dist
+	mkdir -p $(DIST)/source dist
+	git ls-files -z | tar --null --files-from=- -chf - | tar -xf - -C $(DIST)/source
+	$(DIST)/venv/bin/python -W ignore -m cyclonedx_py requirements requirements-image.lock --pyproject pyproject.toml --short-PURLs \
+		--output-reproducible --validate --output-file sbom.cdx.json
+	cp sbom.cdx.json $(DIST)/source
+	$(DIST)/venv/bin/python -W ignore -m build --no-isolation --outdir dist $(DIST)/source > $(DIST)/log || { cat $(DIST)/log; exit 1; }
+	$(DIST)/venv/bin/twine check --strict dist/*
+
+smoke: $(INSTALLED)
+	sh tests/wheel_smoke.sh $(BIN)/uv $(DIST)/smoke
+
 # Every extra and the development tools; the image's lock is the part of it without the tools, that of `lossless` what it
 # and its tests need. The site has one of its own.
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade \
@@ -205,6 +229,7 @@ lock: $(INSTALLED)
 	$(LOCK) lossless/pyproject.toml --group lossless/pyproject.toml:test --constraints requirements.lock \
 		--output-file requirements-lossless.lock
 	$(LOCK) --group docs --output-file requirements-docs.lock
+	$(LOCK) --group dist --output-file requirements-dist.lock
 
 clean:
 	rm -rf .venv .kafka .newer .cache build dist *.egg-info lossless/build lossless/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

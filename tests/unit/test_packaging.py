@@ -4,6 +4,7 @@ The package `lossless` is a distribution of its own, too. Until that is publishe
 so what both say of it must be the same.
 """
 
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -70,3 +71,22 @@ def _packages(top: str) -> set[str]:
 
 def _python_versions(project: dict[str, Any]) -> set[str]:
     return {line for line in project["classifiers"] if line.startswith("Programming Language")}
+
+
+def test_the_image_is_labelled_with_the_version_and_the_words_of_the_distribution():
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', dockerfile))
+    project = PROJECT["project"]
+    assert labels == {
+        "title": project["name"],
+        "description": project["description"],
+        "licenses": project["license"],
+        "version": project["version"],
+    }
+
+
+def test_a_release_is_built_from_the_tag_that_is_called_like_its_version():
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    assert 'tags: ["v*"]' in workflow
+    assert "make dist" in workflow
+    assert "id-token: write" in workflow
