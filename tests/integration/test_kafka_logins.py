@@ -1,6 +1,7 @@
 """The logins of a real Kafka, each for all processes and commands: password, token, function, certificate."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import Stack, eventually
+from tests.processes import ROOT, Stack, eventually
 from tests.servers import kafka as kafka_server
 from tests.servers.issuer import CLIENT, SECRET, issuer
 from tests.servers.missing import need
@@ -46,8 +47,15 @@ def run(stack: Stack, *command: str, code: int = 0, **environ: Any) -> str:
     return text
 
 
-def work_with(stack: Stack, login: Mapping[str, str]) -> None:
+def variables_of_page(heading: str) -> set[str]:
+    """The variables that the page on logins sets under a heading."""
+    _, _, text = (ROOT / "docs" / "how-to" / "kafka-logins.md").read_text().partition(f"## {heading}\n")
+    return set(re.findall(r"(KAFKA_[A-Z_]+)=", text.partition("\n## ")[0]))
+
+
+def work_with(stack: Stack, heading: str, login: Mapping[str, str]) -> None:
     """Let all processes and a command of each kind log in: consumers, producers and admin clients of each."""
+    assert variables_of_page(heading) <= set(login)
     stack.environ |= login
     bridge, worker = stack.bridge(), stack.worker()
     stack.produce("orders", "first", {"dead": "no"}, "second")
@@ -95,19 +103,19 @@ def certificate(kafka: SecuredKafka, name: str = "client") -> Mapping[str, str]:
 
 
 def test_all_processes_log_in_by_password(stack: Stack, secured: SecuredKafka):
-    work_with(stack, {**secured.login("scram"), "KAFKA_SASL_PASSWORD": PASSWORD})
+    work_with(stack, "By password", {**secured.login("scram"), "KAFKA_SASL_PASSWORD": PASSWORD})
 
 
 def test_all_processes_log_in_by_tokens_of_an_issuer(stack: Stack, secured: SecuredKafka):
-    work_with(stack, oidc(secured))
+    work_with(stack, "By tokens of an issuer", oidc(secured))
 
 
 def test_all_processes_log_in_by_tokens_of_a_function(stack: Stack, secured: SecuredKafka, tmp_path: Path):
-    work_with(stack, own_function(secured, tmp_path))
+    work_with(stack, "By tokens of a function", own_function(secured, tmp_path))
 
 
 def test_all_processes_log_in_by_certificate(stack: Stack, secured: SecuredKafka):
-    work_with(stack, certificate(secured))
+    work_with(stack, "By certificate", certificate(secured))
 
 
 def test_processes_live_through_tokens_that_end_and_are_renewed(stack: Stack, secured: SecuredKafka, tmp_path: Path):

@@ -28,6 +28,18 @@ def test_what_is_set_for_our_own_kafka_is_not_used_for_another():
     assert CopyTarget.read("one:9092").properties({"KAFKA_SASL_PASSWORD": "ours"}) == {"bootstrap.servers": "one:9092"}
 
 
+def test_a_function_gives_the_tokens_of_another_kafka():
+    login = {"TARGET_KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "TARGET_KAFKA_SASL_MECHANISM": "OAUTHBEARER"}
+    target = CopyTarget.read("one:9092")
+    assert repr(target.properties(login | {"TARGET_KAFKA_OAUTH_CB": "math:cos"})["oauth_cb"]) == (
+        "OAuthTokenSource(TARGET_KAFKA_OAUTH_CB=math:cos)"
+    )
+    with pytest.raises(CopyRefused, match="TARGET_KAFKA_OAUTH_CB: the module 'math' has no coz: did you mean cos"):
+        target.properties(login | {"TARGET_KAFKA_OAUTH_CB": "math:coz"})
+    with pytest.raises(CopyRefused, match=r"\(TARGET_KAFKA_OAUTH_CB=module:function\)"):
+        target.properties(login)
+
+
 @pytest.mark.parametrize("said", ["me:s3cret@one:9092", "s3cret", "/no/such/s3cret.properties", ""])
 def test_what_is_neither_is_refused_without_being_said_again(said):
     with pytest.raises(CopyRefused, match="neither addresses") as refused:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from bridge.deadletters.db import audit_rows, letter_payload, plan_counts, plan_item_rows, plan_rows, sql
 from bridge.deadletters.db.database import Connection, Database
@@ -26,16 +26,18 @@ from bridge.deadletters.replay.plan_action import (
     slice_by_size,
 )
 from bridge.deadletters.replay.plan_progress import require_plan
-from bridge.errors import CopyRefused, NeverPublished
+from bridge.errors import CopyRefused, NeverPublished, SettingsError
 from bridge.formats.delivery import Header
 from bridge.formats.record_headers import RecordHeaders
 from bridge.handler_routes import Routes
 from bridge.jobs.group_facts import format_letter_count as letters_said
 from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord, RecordPosition
-from bridge.kafka.clients import admin_client, property_fault
+from bridge.kafka.clients import OAUTH_CB, admin_client, property_fault
 from bridge.kafka.topic_admin import Cluster, read_cluster
 from bridge.kafka.topic_names import DerivedTopics, TopicNames, is_internal, role_for_any_group
 from bridge.settings import Settings
+from bridge.settings.oauth_token import load_token_source
+from bridge.settings.settings_validation import find_login_faults
 
 #: `TARGET_KAFKA_SASL_PASSWORD` is librdkafka's `sasl.password`, for the other Kafka.
 PREFIX: Final = "TARGET_KAFKA_"
@@ -99,13 +101,15 @@ class CopyTarget:
         """Return the addresses or the file, for messages."""
         return self.addresses or self.file
 
-    def properties(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    def properties(self, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
         """Return librdkafka's properties: the file's, overridden by the environment's, then by the addresses.
 
         Raises:
             CopyRefused: the file is missing, or a property is invalid; the message names it without its value.
         """
-        found = {**self._of_file(), **_read_environment(environ)}
+        given = _read_environment(environ)
+        function = given.pop("oauth.cb", "")
+        found = {**self._of_file(), **given}
         if self.addresses:
             found["bootstrap.servers"] = self.addresses
         if "bootstrap.servers" not in found:
@@ -114,7 +118,7 @@ class CopyTarget:
         for name, value in found.items():
             if property_fault(name, value) is not None:
                 raise CopyRefused(f"Kafka's client does not take {name!r} as it is set for {self.name}.")
-        return found
+        return {**found, **_find_token_source(found, function)}
 
     def _of_file(self) -> dict[str, str]:
         if not self.file:
@@ -133,6 +137,16 @@ def _read_lines(lines: Iterable[str], file: str) -> Iterable[tuple[str, str]]:
         if not equals:
             raise CopyRefused(f"Line {number} of {file} is no name=value.")
         yield name.strip(), value.strip()
+
+
+def _find_token_source(properties: Mapping[str, str], function: str) -> dict[str, Any]:
+    """Return the source of tokens for the other Kafka, if a function gives them."""
+    try:
+        if faults := find_login_faults(properties, function):
+            raise SettingsError([fault.replace("KAFKA_", PREFIX) for fault in faults])
+        return {OAUTH_CB: load_token_source(f"{PREFIX}OAUTH_CB", function)} if function else {}
+    except SettingsError as error:
+        raise CopyRefused(" ".join(error.faults)) from None
 
 
 def _read_environment(environ: Mapping[str, str]) -> dict[str, str]:
