@@ -15,6 +15,7 @@ ALL = (
     "killed",
     "costs",
     "limits",
+    "otel",
     "order",
     "handoff",
     "handoff_batches",

@@ -14,7 +14,7 @@ from subprocess import Popen
 from typing import Any, Final
 
 from benchmarks.rates import clock_from_first
-from benchmarks.stack import Stack, stack
+from benchmarks.stack import Headers, Stack, stack
 from benchmarks.ways import MANY, RAW_WORKER, WORKER, group
 
 FEW = 8_000
@@ -29,12 +29,15 @@ _PAGE: Final = os.sysconf("SC_PAGESIZE")
 
 @dataclass(frozen=True)
 class Measured:
-    """A way that is measured: our topic, or none for raw Celery; how many messages; and its environment."""
+    """A way that is measured: our topic, or none for raw Celery; how many messages; its environment; and the headers of
+    a record by its number.
+    """
 
     name: str
     topic: str | None
     count: int
     environment: Mapping[str, str]
+    headers: Headers | None = None
 
 
 WAYS: Final = (
@@ -136,7 +139,7 @@ def _running(on: Stack, way: Measured, name: str) -> Iterator[dict[str, "Popen[b
 
 def _send(on: Stack, way: Measured, start: int, count: int) -> None:
     if way.topic is not None:
-        on.fill(way.topic, count, start=start)
+        on.fill(way.topic, count, start=start, headers=way.headers)
         return
     with on.process("benchmarks.fill_raw", str(count), "noop", str(start)) as filling:
         filling.wait(300)

@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import redis
 from confluent_kafka import Producer
@@ -20,6 +21,8 @@ from tests.servers.redis import RedisServer
 
 ROOT = Path(__file__).parents[1]
 PARTITIONS = 4
+#: The headers of a record by its number.
+Headers = Callable[[int], list[tuple[str, bytes]]]
 
 
 @dataclass
@@ -68,7 +71,7 @@ class Stack:
                     started.wait(15)
                 kill(started)
 
-    def fill(self, topic: str, count: int, size: int = 200, start: int = 0) -> None:
+    def fill(self, topic: str, count: int, size: int = 200, start: int = 0, headers: Headers | None = None) -> None:
         """Produce records whose values are their numbers, padded to `size` bytes, over all partitions."""
         producer = Producer(
             {
@@ -78,9 +81,10 @@ class Stack:
             }
         )
         for number in range(start, start + count):
+            more: Any = {"headers": headers(number)} if headers else {}
             while True:
                 try:
-                    producer.produce(topic, b"%-*d" % (size, number), key=b"%d" % (number % 1000))
+                    producer.produce(topic, b"%-*d" % (size, number), key=b"%d" % (number % 1000), **more)
                     break
                 except BufferError:
                     producer.poll(0.1)

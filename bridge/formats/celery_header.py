@@ -308,8 +308,10 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
     if not deliveries:
         raise ValueError("it carries no message")
     if TRACE in data:
+        trace = str(data[TRACE])
         for delivery in deliveries:
-            delivery.trace = delivery.trace or str(data[TRACE])
+            if not delivery.trace:
+                delivery.trace = trace
     if JOINED in data:
         deliveries = _once(deliveries)
     return Batch(

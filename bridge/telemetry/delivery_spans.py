@@ -6,7 +6,8 @@ several messages has a link for each.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -32,9 +33,14 @@ logger = logging.getLogger(__name__)
 #: The variable with which a user asks for the semantic conventions for messaging, which are not stable yet.
 OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
 _OPTIONS: Final = {"messaging", "messaging/dup"}
-#: The length of a `traceparent`, and its last digits if the lowest of its flags, "sampled", is not set.
+#: The length of a `traceparent`; its ends if the lowest of its flags, "sampled", is not set; and these ends in base64.
 _CONTEXT_LENGTH: Final = 55
-_UNSAMPLED: Final = b"02468ace"
+_UNSAMPLED: Final = tuple("02468ace")
+_UNSAMPLED_BYTES: Final = "".join(_UNSAMPLED).encode()
+_UNSAMPLED_BASE64: Final = frozenset(b64encode(digit.encode()).decode() for digit in _UNSAMPLED)
+_BASE64_LENGTH: Final = 76
+#: The headers of the W3C's propagators, of which the context of an unsampled record is made late.
+_W3C: Final = {TRACEPARENT, "tracestate", "baggage"}
 
 Attributes = dict[str, str | int | bool]
 
@@ -59,6 +65,54 @@ class SpanRelation(NamedTuple):
         if self.is_own:
             return span.trace_flags.sampled
         return not self.span.is_valid or self.span.trace_id == span.trace_id
+
+
+class LateContext(Context):
+    """The context of a record that nobody samples, made from its headers only if somebody asks: most never do."""
+
+    __slots__ = ("_headers", "_hop", "_relate")
+
+    def __init__(
+        self, relate: "Callable[[Iterable[Header], str], SpanRelation] | None", headers: Iterable[Header], hop: str
+    ) -> None:
+        self._relate, self._headers, self._hop = relate, headers, hop
+
+    def _load(self) -> None:
+        if self._relate is not None:
+            made, self._relate = self._relate(self._headers, self._hop).parent, None
+            dict.update(self, made)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value of the context, or the default."""
+        self._load()
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self._load()
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self._load()
+        return super().__contains__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        """Return the keys of the context."""
+        self._load()
+        return super().keys()
+
+    def items(self) -> Any:
+        """Return the items of the context."""
+        self._load()
+        return super().items()
+
+    def copy(self) -> dict[str, Any]:
+        """Return a copy as a plain dictionary."""
+        self._load()
+        return super().copy()
 
 
 class SpanPlace(NamedTuple):
@@ -116,12 +170,15 @@ class DeliverySpans:
         provider: which exports them.
     """
 
+    attach, detach = staticmethod(context.attach), staticmethod(context.detach)
+
     def __init__(self, provider: trace.TracerProvider, environ: Mapping[str, str]) -> None:
         self.provider = provider
         self._tracer = provider.get_tracer("celery-kafka-bridge")
         self._messaging = bool(_OPTIONS & {word.strip() for word in environ.get(OPT_IN, "").split(",")})
         self._fields = propagate.get_global_textmap().fields
         self._follows_parents = _follows_parents(provider)
+        self._is_quick = self._follows_parents and TRACEPARENT in self._fields and self._fields <= _W3C
 
     # The past of a delivery
 
@@ -165,11 +222,7 @@ class DeliverySpans:
         else:
             columns = header["again_columns" if again else "columns"]
             count, pairs, more = len(columns["timestamps"]), columns.get("headers") or {}, columns.get("more") or {}
-        past: dict[str, SpanRelation] = {}
-        for at in map(str, range(count)):
-            theirs = to_headers([pair for pair in pairs.get(at) or () if pair[0] in self._fields])
-            if not self._is_unsampled(theirs):
-                past[at] = self.relate(theirs, str(more.get(at, {}).get(TRACE, "")))
+        past = self._relate_rows(count, pairs, more)
         if not past:
             return None
         attributes: Attributes = {"bridge.handler": handler, "bridge.group": str(header["group"])}
@@ -190,19 +243,54 @@ class DeliverySpans:
                     more[at][TRACE] = header[TRACE]
         return span
 
-    def _is_unsampled(self, headers: Sequence[Header]) -> bool:
-        """Return whether a producer's headers hold a context that nobody samples, and nothing else of a trace."""
-        if not self._follows_parents or len(headers) != 1:
-            return False
-        name, value = headers[0]
-        is_context = name == TRACEPARENT and value is not None and len(value) == _CONTEXT_LENGTH
-        return is_context and value is not None and value[-1] in _UNSAMPLED
+    def _relate_rows(self, count: int, pairs: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, SpanRelation]:
+        """Return the relations of the records of a header that may be sampled, by their places.
+
+        Parameters:
+            pairs: by place, the producer's headers, with values in base64.
+            more: by place, what else is known of a delivery.
+        """
+        found: dict[str, SpanRelation] = {}
+        for at, theirs in pairs.items():
+            last = None
+            for name, value in theirs or ():
+                if name == TRACEPARENT:
+                    last = value
+            # Most end here: it is measured.
+            if last is None or len(last) != _BASE64_LENGTH or last[-4:] not in _UNSAMPLED_BASE64 or not self._is_quick:
+                own = to_headers([pair for pair in theirs or () if pair[0] in self._fields])
+                found[at] = self.relate(own, str(more.get(at, {}).get(TRACE, "")))
+        if len(pairs) < count or not all(pairs.values()):
+            bare = SpanRelation(Context(), trace.INVALID_SPAN_CONTEXT)
+            for at in map(str, range(count)):
+                if not pairs.get(at):
+                    found[at] = self.relate((), str(more[at][TRACE])) if TRACE in more.get(at, {}) else bare
+        return found
 
     def fail(self, span: Span, error: BaseException) -> None:
         """Note the error with which a span ends."""
         fail_span(span, error)
 
     # The run of a handler
+
+    def find_dropped_context(self, delivery: Delivery) -> Context | None:
+        """Return the context in which a delivery runs that nobody samples; `None`: it may be sampled.
+
+        It is measured: it runs for each delivery, of which one in a hundred is sampled.
+        """
+        if not self._is_quick:
+            return None
+        headers = delivery.message.headers
+        value = None
+        for name, given in headers:
+            if name == TRACEPARENT:
+                value = given
+        if value is not None:
+            if len(value) != _CONTEXT_LENGTH or value[-1] not in _UNSAMPLED_BYTES:
+                return None
+        elif not delivery.trace.endswith(_UNSAMPLED):
+            return None
+        return LateContext(self.relate, headers, delivery.trace)
 
     @contextmanager
     def processing(self, batch: Batch, deliveries: Sequence[Delivery]) -> Iterator["RunSpan"]:

@@ -29,10 +29,18 @@ def find_attempt_classes() -> AttemptClasses:
 
 
 def _make_traced(spans: "DeliverySpans") -> AttemptClasses:
+    find_dropped, attach, detach = spans.find_dropped_context, spans.attach, spans.detach
+
     class TracedAttempts(HandlerAttempts):
         """Attempts of which each is a span."""
 
         def run(self, delivery: Delivery) -> AttemptEnd:
+            if (dropped := find_dropped(delivery)) is not None:
+                token = attach(dropped)
+                try:
+                    return super().run(delivery)
+                finally:
+                    detach(token)
             with spans.processing(self._batch, [delivery]) as span:
                 return _note_end(span, super().run(delivery))
 

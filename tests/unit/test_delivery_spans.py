@@ -187,6 +187,30 @@ def test_the_handler_has_the_span_and_the_producers_baggage_sampled_or_not(world
         assert not trace.get_current_span().get_span_context().is_valid
 
 
+def test_the_context_of_a_record_that_nobody_samples_is_made_only_if_somebody_asks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    made = []
+    relate = world.spans.relate
+    monkeypatch.setattr(world.spans, "relate", lambda *given: made.append(given) or relate(*given))
+    unsampled = delivery(headers=(*traced(flags="02"), ("baggage", b"shop=7")))
+    around = world.spans.find_dropped_context(unsampled)
+    assert around is not None
+    token = world.spans.attach(around)
+    try:
+        assert made == []
+        assert baggage.get_baggage("shop") == "7"
+        assert f"{trace.get_current_span().get_span_context().trace_id:032x}" == PRODUCER
+        assert baggage.get_all(baggage.set_baggage("more", "8")) == {"shop": "7", "more": "8"}
+    finally:
+        world.spans.detach(token)
+    assert len(made) == 1
+    assert world.spans.find_dropped_context(delivery(headers=traced())) is None
+    assert world.spans.find_dropped_context(delivery()) is None
+    assert world.spans.find_dropped_context(delivery(trace=f"00-{OTHER}-{SPAN}-00")) is not None
+    assert World(TraceIdRatioBased(1.0)).spans.find_dropped_context(unsampled) is None, "it samples by itself"
+
+
 @pytest.mark.parametrize(
     "value", [b"", b"\xff\xfe", b"00-zz-aa-01", b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01", None]
 )
