@@ -110,9 +110,11 @@ def test_a_process_of_this_machine_reaches_the_servers_of_the_stack_as_the_readm
     assert "orders" in admin.list_topics(timeout=10).topics
 
 
-def test_no_process_of_ours_runs_as_root(stack):
+def test_no_process_of_ours_runs_as_root_or_can_write_its_root_file_system(stack):
     for service in ("worker", "bridge", "recorder", "console", "flower"):
-        assert stack.compose("exec", "-T", service, "id", "-u").strip() == "10001"
+        done = stack.shell(f"docker compose exec -T {service} sh -c 'id -u; touch /app/x /var/x'")
+        assert done.stdout.split() == ["10001"]
+        assert done.stderr.count("Read-only file system") == 2, done.stderr
 
 
 def test_a_record_goes_through_the_bridge_and_the_worker(stack):
