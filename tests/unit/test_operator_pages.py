@@ -20,7 +20,10 @@ PAGES = [*(ROOT / "docs" / "runbooks").glob("*.md"), *(ROOT / "docs" / "how-to")
 PAGE = METRICS + RULES
 ALERTS = {alert.name: alert for row in PROBLEM_TABLE for alert in row.alerts}
 #: Names that begin like a metric: settings, a table, identifiers.
-NO_METRICS = {"worker_soft_shutdown_timeout", "worker_log_format", "bridge_settled", "bridge_outbox", "bridge_group"}
+NO_METRICS = {
+    *("worker_soft_shutdown_timeout", "worker_log_format", "worker_prefetch_multiplier"),
+    *("bridge_settled", "bridge_outbox", "bridge_group"),
+}
 
 
 #: What a recorder shows: what it measures, and what it reads off the desk.
