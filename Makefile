@@ -11,6 +11,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 KAFKA := .kafka/libs/.fetched
 FOREIGN := .kafka/foreign/classes/.compiled
+APICURIO := .kafka/apicurio/.fetched
 HELM := build/helm/helm
 NEWER := .newer/.unpacked
 SITE := build/docs
@@ -40,6 +41,7 @@ help:
 	@echo 'make bench         the measured figures'
 	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
 	@echo 'make newer-servers unpack newer servers and Pythons than the system has (needs apt-get)'
+	@echo 'make apicurio      fetch Apicurio Registry for a test (needs Maven; 160 MB)'
 	@echo 'make foreign       fetch Spring Kafka and Kafka Connect for the tests (needs Maven and a JDK)'
 	@echo 'make house         the size and the names of the product, as a table'
 	@echo 'make screenshots   the pictures of the README (needs Chromium)'
@@ -70,6 +72,12 @@ $(KAFKA): tests/kafka/pom.xml
 		-DincludeScope=runtime -DoutputDirectory="$(CURDIR)/.kafka/libs"
 	touch $@
 
+$(APICURIO): tests/apicurio/pom.xml
+	rm -rf .kafka/apicurio
+	mvn --quiet --batch-mode --file tests/apicurio/pom.xml dependency:unpack-dependencies \
+		-DoutputDirectory="$(CURDIR)/.kafka/apicurio"
+	touch $@
+
 # With it goes what was compiled against other versions of them.
 $(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
 	@command -v mvn >/dev/null && command -v javac >/dev/null || { echo 'Maven and a JDK are needed to fetch Spring Kafka' \
@@ -84,7 +92,7 @@ $(NEWER): tests/servers/newer.sh
 	sh tests/servers/newer.sh .newer
 	touch $@
 
-.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign newer-servers house screenshots openapi reference helm manifests docs dist smoke lock clean
+.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka apicurio foreign newer-servers house screenshots openapi reference helm manifests docs dist smoke lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -132,7 +140,7 @@ types: $(INSTALLED)
 check: lint types test
 
 # Six at a time: these wait even more.
-slow: $(INSTALLED) $(REAL_KAFKA)
+slow: $(INSTALLED) $(REAL_KAFKA) $(if $(HAVE_MAVEN),$(APICURIO))
 	$(BIN)/python -m pytest --redis-server -m '(slow or hypothesis) and not chaos' --hypothesis-profile=full \
 		--numprocesses 6 --dist worksteal \
 		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
@@ -154,6 +162,8 @@ bench: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 kafka: $(KAFKA)
+
+apicurio: $(APICURIO)
 
 foreign: $(FOREIGN)
 

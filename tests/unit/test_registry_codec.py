@@ -19,6 +19,10 @@ from pydantic import BaseModel
 from bridge.errors import RegistryUnavailable, ValueUnfit
 from bridge.formats.schema_frame import read_frame
 from bridge.formats.schema_registry import RegistryOptions, SchemaRegistry
+from bridge.handler_routes import Handler, Routes
+from bridge.inspection import setup_check
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.settings.settings_validation import find_registry_faults
 from tasks import Registry
 from tasks.declaration import message_codec
 from tasks.declaration.message_codec import EncodedValue
@@ -340,3 +344,31 @@ def test_a_handler_may_get_an_instance_of_the_generated_class_without_the_regist
     assert registry.asked == []
     with pytest.raises(HandlerError, match="a class that protoc generated"):
         Registry(protobuf=int)
+
+
+# Settings and `bridge check`
+
+
+def find_check_findings(url: str) -> list[tuple[str, str]]:
+    settings = Settings(FileSettings(), EnvironmentSettings(SCHEMA_REGISTRY_URL=url), "", {})
+    return [(found.level, found.text) for found in setup_check._registry(settings)]
+
+
+def test_the_check_asks_the_registry_and_says_what_is_wrong(registry):
+    (found,) = find_check_findings(registry.url)
+    assert found == (
+        "ok",
+        f"the schema registry at {registry.url} answers; it has schemas of AVRO, JSON, PROTOBUF.",
+    )
+    registry.status = 403
+    (found,) = find_check_findings(registry.url)
+    assert found[0] == "fault"
+    assert "refuses these credentials (HTTP 403)" in found[1]
+    assert find_check_findings("") == []
+
+
+def test_a_handler_that_asks_a_registry_needs_its_address():
+    charge = Handler("charge", ("orders",), "q", 1, 1, reads_schemas=True)
+    settings = Settings(FileSettings(), EnvironmentSettings(), "", {})
+    (fault,) = find_registry_faults(settings, Routes({"charge": charge}))
+    assert fault == "charge: codec=Registry() asks a schema registry: set SCHEMA_REGISTRY_URL."

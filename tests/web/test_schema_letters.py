@@ -147,9 +147,13 @@ def test_an_edit_that_does_not_fit_the_schema_is_refused_and_says_where(died, de
     assert "amount takes" in desk.mending.tried(1, value.decode()).said.why
 
 
-def test_an_edit_may_be_the_bytes_themselves(died, desk):
-    value = frame(1, write_avro(ORDER_SCHEMA, ORDER | {"id": 8}))
-    assert sent(desk, desk.mending.edit(1, value, "ann"))[1] == value
+@pytest.mark.parametrize("id_", [1, 2])
+def test_an_edit_may_be_the_bytes_themselves(died, desk, id_):
+    body = write_avro(ORDER_SCHEMA, ORDER | {"id": 8})
+    value = frame(1, body) if id_ == 1 else body
+    assert sent(desk, desk.mending.edit(id_, value, "ann"))[id_] == value
+    with pytest.raises(EditRefused, match=r"does not fit|is no JSON"):
+        desk.mending.edit(id_, value[:-1], "ann")
 
 
 def test_a_patch_is_written_by_the_schema_and_leaves_out_what_does_not_fit_it(died, desk):

@@ -75,7 +75,7 @@ class PayloadCodec:
         """Return the bytes of an edited value for Kafka.
 
         Parameters:
-            value: JSON, if a schema wrote the value before; bytes that begin as that did stay as they are.
+            value: JSON, if a schema wrote the value before; bytes of that schema stay as they are.
             before: the value before, as in Kafka; `None`: it is not known, or a tombstone.
             headers: of its record.
 
@@ -94,14 +94,14 @@ class PayloadCodec:
             return value
         try:
             if frame.prefix and value.startswith(frame.prefix):
-                framed = read_frame(value, headers)
-                assert framed is not None
-                found.to_json(framed)
+                found.to_json(replace(frame, body=value.removeprefix(frame.prefix)))
                 return value
             return found.from_json(value.decode("utf-8", "surrogatepass"), frame)
         except ValueUnfit as error:
             raise EditRefused(f"It does not fit {_name(found, frame)}: {error}.") from None
         except (ValueError, RecursionError):
+            if not frame.prefix and self.read(value, headers).is_decoded:
+                return value
             raise EditRefused(f"It is no JSON, from which {_name(found, frame)} makes a value.") from None
 
 
