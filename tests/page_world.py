@@ -22,7 +22,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.processes import Process, Served, Stack, eventually
+from tests.processes import TIMES, Process, Served, Stack, eventually
 from tests.servers.kafka import KafkaServer, jars
 from tests.servers.process import free_port
 from tests.servers.receiver import HERE, Receiver
@@ -97,7 +97,7 @@ class PageWorld:
             self.write_file(name, text)
         self.receiver = Receiver(folder)
         self.stack = Stack(kafka.bootstrap_servers, redis_url, "", folder, "")
-        for name in ("HANDLERS", "BRIDGE_GROUP", "TEST_PREFIX"):
+        for name in ("HANDLERS", "BRIDGE_GROUP", "TEST_PREFIX", *TIMES):
             del self.stack.environ[name]
         self.stack.environ |= {
             "PATH": os.pathsep.join((str(self._write_tools()), str(Path(sys.executable).parent), os.environ["PATH"])),

@@ -33,7 +33,7 @@ from tests.servers.server import Server
 
 __all__ = ["ROOT", "Process", "eventually", "forked", "from_nothing", "pytest_runtest_makereport"]
 #: TEST_GROUP_PROTOCOL=consumer lets all bridges and recorders join by the new protocol (KIP-848). Its times are the
-#: broker's: those of tests/servers/kafka.py are the same as these.
+#: broker's: those of tests/servers/kafka.py are the same as these. What a test chooses instead has no effect then.
 PROTOCOL = {"KAFKA_GROUP_PROTOCOL": protocol} if (protocol := os.environ.get("TEST_GROUP_PROTOCOL")) else {}
 TIMES = {"KAFKA_SESSION_TIMEOUT_MS": "3000", "KAFKA_HEARTBEAT_INTERVAL_MS": "500"}
 #: Variables of the surroundings that would change what is tested.
