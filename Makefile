@@ -214,12 +214,13 @@ $(DIST)/venv/.installed: requirements-dist.lock
 	$(DIST)/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dist.lock
 	touch $@
 
-# From a copy of what git has: setuptools leaves what it makes beside its source. The wheel is built from the sdist, which so
-# has all that it needs. Its SBOM names what the image's lock file pins; the image's build takes it from here.
+# From a copy: setuptools leaves what it makes beside its source. The wheel is built from the sdist, which so has all that it
+# needs. Its SBOM names what the image's lock file pins; the image's build takes it from here.
 dist: $(DIST)/venv/.installed
 	rm -rf $(DIST)/source dist
 	mkdir -p $(DIST)/source dist
-	git ls-files -z | tar --null --files-from=- -chf - | tar -xf - -C $(DIST)/source
+	tar -chf - --exclude=__pycache__ --exclude='*.egg-info' --exclude=lossless/build pyproject.toml setup.py MANIFEST.in README.md \
+		LICENSE bridge lossless tasks examples | tar -xf - -C $(DIST)/source
 	$(DIST)/venv/bin/python -W ignore -m cyclonedx_py requirements requirements-image.lock --pyproject pyproject.toml --short-PURLs \
 		--output-reproducible --validate --output-file sbom.cdx.json
 	cp sbom.cdx.json $(DIST)/source
