@@ -195,6 +195,7 @@ def _step_record(delivery: Delivery, group: str, sequence: Sequence[str], topic:
         number=delivery.number,
         attempts=attempts,
         again=delivery.again,
+        trace=delivery.trace,
     )
     written = tuple((name, value.encode() if isinstance(value, str) else value) for name, value in headers)
     return OutgoingMessage(topic, "", message.key, message.value, written)

@@ -47,3 +47,10 @@ def test_what_is_asked_to_run_again_goes_on_so():
     found = _step_record(replace(DELIVERY, again="plan-7"), "g", SEQUENCE, "orders.replay")
     assert found is not None
     assert dict(found.headers)["replay_again"] == b"plan-7"
+
+
+def test_the_next_handler_goes_on_with_the_trace():
+    hop = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    found = _step_record(replace(DELIVERY, trace=hop), "g", SEQUENCE, "orders.replay")
+    assert found is not None
+    assert dict(found.headers)["delivery_trace"] == hop.encode()
