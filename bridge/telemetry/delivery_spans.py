@@ -7,7 +7,7 @@ several messages has a link for each.
 
 import logging
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -70,17 +70,15 @@ class SpanRelation(NamedTuple):
 class LateContext(Context):
     """The context of a record that nobody samples, made from its headers only if somebody asks: most never do."""
 
-    __slots__ = ("_headers", "_hop", "_relate")
+    __slots__ = ("_make",)
 
-    def __init__(
-        self, relate: "Callable[[Iterable[Header], str], SpanRelation] | None", headers: Iterable[Header], hop: str
-    ) -> None:
-        self._relate, self._headers, self._hop = relate, headers, hop
+    def __init__(self, make: "tuple[DeliverySpans, Delivery] | None") -> None:
+        self._make = make
 
     def _load(self) -> None:
-        if self._relate is not None:
-            made, self._relate = self._relate(self._headers, self._hop).parent, None
-            dict.update(self, made)
+        if self._make is not None:
+            (spans, delivery), self._make = self._make, None
+            dict.update(self, spans.relate(delivery.message.headers, delivery.trace).parent)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value of the context, or the default."""
@@ -280,9 +278,8 @@ class DeliverySpans:
         """
         if not self._is_quick:
             return None
-        headers = delivery.message.headers
         value = None
-        for name, given in headers:
+        for name, given in delivery.message.headers:
             if name == TRACEPARENT:
                 value = given
         if value is not None:
@@ -290,7 +287,7 @@ class DeliverySpans:
                 return None
         elif not delivery.trace.endswith(_UNSAMPLED):
             return None
-        return LateContext(self.relate, headers, delivery.trace)
+        return LateContext((self, delivery))
 
     @contextmanager
     def processing(self, batch: Batch, deliveries: Sequence[Delivery]) -> Iterator["RunSpan"]:

@@ -30,6 +30,7 @@ def find_attempt_classes() -> AttemptClasses:
 
 def _make_traced(spans: "DeliverySpans") -> AttemptClasses:
     find_dropped, attach, detach = spans.find_dropped_context, spans.attach, spans.detach
+    run_plainly = HandlerAttempts.run
 
     class TracedAttempts(HandlerAttempts):
         """Attempts of which each is a span."""
@@ -38,11 +39,11 @@ def _make_traced(spans: "DeliverySpans") -> AttemptClasses:
             if (dropped := find_dropped(delivery)) is not None:
                 token = attach(dropped)
                 try:
-                    return super().run(delivery)
+                    return run_plainly(self, delivery)
                 finally:
                     detach(token)
             with spans.processing(self._batch, [delivery]) as span:
-                return _note_end(span, super().run(delivery))
+                return _note_end(span, run_plainly(self, delivery))
 
         def run_bulk(self, call: BulkCall, deliveries: Sequence[Delivery]) -> AttemptEnd:
             with spans.processing(self._batch, deliveries) as span:

@@ -1,0 +1,83 @@
+"""The handler runs within its delivery's span, one by one, in bulk and side by side; a retry carries the hop on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+
+from bridge.formats.delivery import Batch, Delivery, Message
+from tasks import handler
+from tasks.execution import attempt_spans
+from tests.unit.test_batch_run import World
+from tests.unit.test_delivery_spans import PRODUCER, span_of, traced
+from tests.unit.test_delivery_spans import World as Spans
+
+inside: list[str] = []
+
+
+def note(number: int) -> None:
+    inside.append(f"{trace.get_current_span().get_span_context().trace_id:032x}")
+    if number < 0:
+        raise ConnectionError("no")
+
+
+@handler("orders", name="traced.one", batch=9, retry_jitter=False)
+def one(number: int) -> None:
+    note(number)
+
+
+@handler("orders", name="traced.bulk", bulk=9)
+def in_bulk(numbers: list[int]) -> None:
+    note(len(numbers))
+
+
+@handler("orders", name="traced.beside", batch=9, concurrency=9)
+async def beside(number: int) -> None:
+    note(number)
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+    made = Spans()
+    monkeypatch.setattr(attempt_spans, "find_spans", lambda: made.spans)
+    attempt_spans.find_attempt_classes.cache_clear()
+    inside.clear()
+    yield made
+    attempt_spans.find_attempt_classes.cache_clear()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, name: str, *values: int, flags: str = "01") -> World:
+    world = World(monkeypatch)
+    deliveries = [
+        Delivery(Message("orders", 0, offset, value=b"%d" % value, headers=traced(flags=flags)), name)
+        for offset, value in enumerate(values)
+    ]
+    world.run_batch(Batch(name, "orders", 0, tuple(deliveries)))
+    return world
+
+
+@pytest.mark.parametrize(("name", "count"), [("traced.one", 2), ("traced.beside", 2), ("traced.bulk", 1)])
+def test_each_run_is_a_span_and_the_handler_is_inside(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch, name: str, count: int
+):
+    run(monkeypatch, name, 1, 2)
+    assert spans.names == ["process orders"] * count
+    assert inside == [PRODUCER] * count
+
+
+@pytest.mark.parametrize("name", ["traced.one", "traced.beside"])
+def test_unsampled_the_handler_has_the_producers_context_and_there_is_no_span(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    run(monkeypatch, name, 1, 2, flags="00")
+    assert spans.exported == []
+    assert inside == [PRODUCER] * 2
+
+
+def test_a_retry_carries_the_run_that_failed(spans: Spans, monkeypatch: pytest.MonkeyPatch):
+    world = run(monkeypatch, "traced.one", 1, -2)
+    failed: Any = spans.exported[1]
+    (again,) = world.batches[0].deliveries
+    assert failed.status.description == "ConnectionError"
+    assert again.trace.split("-")[2] == span_of(failed)
