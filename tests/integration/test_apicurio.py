@@ -19,7 +19,7 @@ from tasks.errors import RetryLater, Undecodable
 from tests.schema_registry import ORDER_SCHEMA, frame, write_avro
 from tests.servers import apicurio
 from tests.servers.apicurio import ApicurioServer
-from tests.servers.missing import need
+from tests.servers.missing import want
 
 PLACED = datetime.datetime(2026, 11, 26, 12, 30, tzinfo=datetime.UTC)
 ORDER = {"id": 7, "amount": Decimal("12.50"), "placed": PLACED, "customer": None}
@@ -43,7 +43,7 @@ def register(server: ApicurioServer, subject: str, kind: str, schema: str) -> in
 @pytest.mark.servers
 @pytest.mark.timeout(400)
 def test_apicurios_schemas_are_read_for_handlers_and_for_people_and_its_end_is_a_retry(monkeypatch):
-    need(apicurio.missing())
+    want(apicurio.missing())
     monkeypatch.setattr(schema_registry, "ANSWER_WITHIN", 60.0)
     decode = guard_decoder(make_decode_steps(Registry()))
     with ApicurioServer() as server:
