@@ -9,11 +9,12 @@ import time
 from collections import Counter
 from typing import Any
 
-import kombu
 import redis
 from kombu.exceptions import OperationalError
+from kombu.utils.imports import symbol_by_name
 
 from lossless import transport
+from lossless.sentinel_address import SentinelUrlConnection
 from lossless.transport.queue_drain import OwnersLive, QueueDrain
 
 HELP = """\
@@ -28,6 +29,7 @@ Exit codes: 0 all is in the queues; 1 something is left, or Redis did not answer
 Example: CELERY_BROKER_URL=redis://localhost:6379/0 python -m lossless drain
 """
 BROKER = "default: CELERY_BROKER_URL"
+CREDENTIALS = "module:function that gives user and password; default: REDIS_CREDENTIALS"
 WATCH = "for how long no worker must show that it lives (default 12)"
 
 
@@ -44,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     drain.add_argument("--broker", metavar="URL", default=os.environ.get("CELERY_BROKER_URL"), help=BROKER)
     drain.add_argument("--prefix", default="", help="global_keyprefix of broker_transport_options")
     drain.add_argument("--master", metavar="NAME", help="master_name of broker_transport_options, for sentinel://")
+    drain.add_argument("--credentials", metavar="NAME", default=os.environ.get("REDIS_CREDENTIALS"), help=CREDENTIALS)
     drain.add_argument("--watch", type=float, default=12.0, metavar="SECONDS", help=WATCH)
     options = parser.parse_args(arguments)
     if not options.broker:
@@ -56,9 +59,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _drain(options: Any) -> int:
-    transport.use()
+    name = options.credentials
+    transport.use(transport.FunctionCredentials(lambda: symbol_by_name(name), "--credentials") if name else None)
     settings = {"global_keyprefix": options.prefix, **({"master_name": options.master} if options.master else {})}
-    with kombu.Connection(options.broker, transport_options=settings) as connection:
+    with SentinelUrlConnection(options.broker, transport_options=settings) as connection:
         channel: Any = connection.channel()
         drain = QueueDrain(redis.Redis(connection_pool=channel.pool), channel.keys)
         beats = drain.beats()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.delivery_checks import AUDITED, audit, choose, wait_until_settled
+from tests.delivery_checks import AUDITED, audit, choose, json_of, wait_until_settled
 from tests.processes import Stack, eventually
 from tests.servers.redis import RedisServer
 
@@ -77,6 +77,8 @@ def test_two_groups_of_one_topic_have_a_redis_each_and_each_handles_every_record
         for here, there in ((one, two), (two, one)):
             all_once(here, "orders", placed)
             assert strangers(here, there) == []
+            found = json_of(here, "status")
+            assert (found["problems"], len(found["bridges"]), len(found["workers"])) == ([], 1, 1)
 
 
 @pytest.mark.slow
