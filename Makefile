@@ -74,8 +74,10 @@ $(KAFKA): tests/kafka/pom.xml
 
 $(APICURIO): tests/apicurio/pom.xml
 	rm -rf .kafka/apicurio
-	mvn --quiet --batch-mode --file tests/apicurio/pom.xml dependency:unpack-dependencies \
+	mvn --quiet --batch-mode --file tests/apicurio/pom.xml dependency:copy-dependencies \
 		-DoutputDirectory="$(CURDIR)/.kafka/apicurio"
+	# Not by Maven, which cuts long names of files.
+	tar -xzf .kafka/apicurio/*.tar.gz -C .kafka/apicurio && rm .kafka/apicurio/*.tar.gz
 	touch $@
 
 # With it goes what was compiled against other versions of them.

@@ -4,6 +4,7 @@ Confluent's client speaks to it, and to Apicurio by its API for that. A registry
 pause; an unknown id is remembered for a minute. Its libraries are loaded with the first value that names a schema.
 """
 
+import base64
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ UNKNOWN_FOR: Final = 60.0
 MOST_UNKNOWN: Final = 1_000
 #: The shape in which a registry gives a Protobuf schema without its text: a descriptor as base64.
 SERIALIZED: Final = "serialized"
+NO_DESCRIPTOR: Final = "the registry makes no descriptor of its schema"
 #: The classes of error codes by which a registry says that it has no such schema, or no such id.
 _ABSENT: Final = (404, 422)
 #: The variables with which a registry is reached.
@@ -160,6 +162,8 @@ class SchemaRegistry:
             from bridge.formats.protobuf_schema import ProtobufFormat
 
             found = self._fetch(schema, SERIALIZED)
+            if not _is_base64(found.schema_str):
+                raise self._remember_unknown(schema, NO_DESCRIPTOR)
             return ProtobufFormat(found.schema_str, self._fetch_references(found, SERIALIZED))
         if kind == "JSON":
             from bridge.formats.json_schema import JsonSchemaFormat
@@ -238,10 +242,17 @@ def _make_client(settings: dict[str, Any]) -> Any:
 def _find_shape_fault(error: Exception) -> str:
     """Return why a registry has a Protobuf schema, and makes no descriptor of it; empty: it is another fault.
 
-    Apicurio 3.3 does not for a schema with a `package`.
+    Apicurio 3.3 fails for a schema with a `package`, and else sends bytes in which those above 127 are lost.
     """
     words = str(getattr(error, "error_message", ""))
-    return f"the registry makes no descriptor of its schema: {words[:200]}" if "SchemaException" in words else ""
+    return f"{NO_DESCRIPTOR}: {words[:200]}" if "SchemaException" in words else ""
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return bool(base64.b64decode(text, validate=True))
+    except ValueError:
+        return False
 
 
 def _explain(error: Exception, status: int | None) -> str:

@@ -314,6 +314,13 @@ def test_a_protobuf_message_is_a_dict_with_the_names_of_its_schema(sale):
     }
 
 
+def test_a_registry_that_makes_no_descriptor_of_a_protobuf_schema_is_said(registry):
+    # As Apicurio 3.3 sends one.
+    number = registry.add("", "PROTOBUF", serialized='\n\u0004Sale"\u0012')
+    with pytest.raises(Undecodable, match="makes no descriptor of its schema"):
+        decode(frame(number, SALE))
+
+
 def test_an_edited_protobuf_message_keeps_its_id_and_its_index(registry, sale):
     found = SchemaRegistry(RegistryOptions(registry.url)).find_format(sale)
     framed = read_frame(frame(sale, SALE), ())
