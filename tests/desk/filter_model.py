@@ -27,6 +27,7 @@ EXCEPTIONS: Final = (
 REASONS: Final = ("exhausted", "permanent")
 VERSIONS: Final = ("", "1.4.1", "1.4.2")
 ORIGINS: Final = ("bridge", "spring")
+CONSUMER_GROUPS: Final = ("bridge", "payments")
 PLANS: Final = (3, 50)
 KEYS: Final = (None, b"", b"4711", b"\x00\xff", "schlüssel".encode())
 HEADERS: Final[tuple[Headers, ...]] = (
@@ -59,6 +60,7 @@ class Made:
     reason: str
     version: str
     origin: str
+    consumer_group: str
     cause: str
     group: int
     status: LetterStatus
@@ -89,6 +91,7 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
         "reason": pick(REASONS),
         "version": pick(VERSIONS),
         "origin": pick(ORIGINS),
+        "consumer_group": pick(CONSUMER_GROUPS),
         "cause": pick(CAUSES),
     }
     status, key, headers, message = pick(list(LetterStatus)), pick(KEYS), pick(HEADERS), pick(MESSAGES)
@@ -114,6 +117,7 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
         kind["reason"],
         kind["version"],
         kind["origin"],
+        kind["consumer_group"],
         kind["cause"],
         rows.group_of(connection, kind_id),
         status,
@@ -141,6 +145,7 @@ def _fits(asked: LetterFilter, letter: Made) -> bool:
         (asked.reasons, letter.reason),
         (asked.versions, letter.version),
         (asked.origins, letter.origin),
+        (asked.consumer_groups, letter.consumer_group),
         (asked.causes, letter.cause),
         (asked.groups, letter.group),
         (asked.statuses, letter.status),

@@ -178,6 +178,7 @@ def test_a_replay_of_one_cause_of_a_group_plans_only_its_letters(database, datab
         (("--handler", "orders.handlers.chrage"), "is 'orders.handlers.charge' meant?"),
         (("--topic", "oders"), "is 'orders' meant?"),
         (("--reason", "exhaused"), "is 'exhausted' meant?"),
+        (("--consumer-group", "brigde"), "is 'bridge' meant?"),
     ],
 )
 def test_what_is_misspelt_or_not_there_ends_a_command_before_anything_is_planned(desk, words, said):

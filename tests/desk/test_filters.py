@@ -34,6 +34,7 @@ filters = st.builds(
     reasons=some_texts,
     versions=some_texts,
     origins=some_texts,
+    consumer_groups=some_texts,
     causes=some_texts,
     statuses=st.lists(st.sampled_from(LetterStatus), max_size=2).map(tuple),
     groups=numbers,

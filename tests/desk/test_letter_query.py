@@ -37,6 +37,7 @@ def filters(draw: st.DrawFn) -> LetterFilter:
         reasons=draw(some(model.REASONS)) if draw(seldom) else (),
         versions=draw(some(model.VERSIONS)) if draw(seldom) else (),
         origins=draw(some(model.ORIGINS)) if draw(seldom) else (),
+        consumer_groups=draw(some(model.CONSUMER_GROUPS)) if draw(seldom) else (),
         causes=draw(some(model.CAUSES)) if draw(seldom) else (),
         statuses=draw(some(tuple(LetterStatus))) if draw(seldom) else (),  # type: ignore[arg-type]
         groups=tuple(draw(st.lists(st.integers(1, 16), max_size=3))) if draw(seldom) else (),

@@ -59,7 +59,8 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         *("--reason", "poison", "--text", "no bank", "--key", "0x00ff", "--header", "tenant=a=b"),
         *("--group", "7", "--cause", "1f0c"),
         *("--since", "2026-11-20T08:00", "--until", "2026-11-21", "--status", "open", "--version", "1.4"),
-        *("--origin", "spring", "--in-plan", "118", "--in-plan", "119", "--attempts", "4", "--died-again"),
+        *("--origin", "spring", "--consumer-group", "payments", "--in-plan", "118", "--in-plan", "119"),
+        *("--attempts", "4", "--died-again"),
     )
     assert quick
     assert found == LetterFilter(
@@ -70,6 +71,7 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         reasons=("poison",),
         versions=("1.4",),
         origins=("spring",),
+        consumer_groups=("payments",),
         plans=(118, 119),
         attempts=4,
         died_again=True,

@@ -354,3 +354,19 @@ def test_an_issuer_without_its_extra_is_refused_with_what_to_install(new_site, t
     monkeypatch.delitem(__import__("sys").modules, "bridge.console.auth.oidc_token")
     with pytest.raises(ConsoleRefused, match=r"joserfc; .*pip install '\.\[oidc\]'"):
         new_site(**settings(there))
+
+
+def test_of_two_groups_consoles_each_lets_in_its_own_people_and_tokens(new_site, there):
+    payments = new_site(**settings(there, DEADLETTERS_OIDC_ROLES="operator: payments"))
+    orders = new_site(**settings(there, DEADLETTERS_OIDC_ROLES="operator: orders"))
+    browser = signed_in(payments, there)
+    assert browser.get("/letters").status_code == 200
+    stranger = orders.browser()
+    refused = stranger.get(way_back(stranger, there))
+    assert (refused.status_code, "have no role here" in refused.text) == (403, True)
+    stranger.cookies.update(browser.cookies)
+    assert stranger.get("/letters").status_code == 303
+    secret = payments.console.desk.tokens.make("nightly", Role.VIEWER, "ann")[1]
+    said = {"authorization": f"Bearer {secret}"}
+    assert payments.browser().get("/api/v1/letters", headers=said).status_code == 200
+    assert orders.browser().get("/api/v1/letters", headers=said).status_code == 401

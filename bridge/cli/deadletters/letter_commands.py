@@ -133,8 +133,8 @@ def list_groups(context: typer.Context, chosen: LetterFilter, as_json: ListJsonO
     """List failure groups: dead letters of one handler, exception and place in the code; the most urgent first.
 
     It takes the options that groups have: --handler, --topic, --exception, --reason, --version, --status, --origin,
-    --group, --cause and --since. With --group the causes of each group follow: each may be replayed, or discarded,
-    alone (--group 7 --cause 1f0c…).
+    --consumer-group, --group, --cause and --since. With --group the causes of each group follow: each may be replayed,
+    or discarded, alone (--group 7 --cause 1f0c…).
 
     Example: bridge deadletters groups --status open
     """

@@ -117,6 +117,7 @@ def _read_group_filter(query: shapes.GroupsQuery) -> LetterFilter:
         reasons=tuple(query.reason),
         versions=tuple(query.version),
         origins=tuple(query.origin),
+        consumer_groups=tuple(query.consumer_group),
         statuses=tuple(map(LetterStatus, query.status)),
     )
 

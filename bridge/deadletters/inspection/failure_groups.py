@@ -162,8 +162,8 @@ class FailureGroups:
         """Return the groups that have letters of a filter.
 
         Parameters:
-            filter_: by handler, topic, exception, reason, version, origin, status, id of the group; since: failed then
-                or later.
+            filter_: by handler, topic, exception, reason, version, origin, consumer group, status, id of the group; and
+                by `since`, failed then or later.
 
         Raises:
             FilterFault: it has a field that only letters have: ids, text, key, headers, until, plans, attempts or

@@ -175,7 +175,7 @@ class AbsentNames:
     def describe_absent(self, filter_: LetterFilter) -> list[str]:
         """Return a sentence for each name of a filter that does not exist; a single one if nothing is recorded.
 
-        A handler, topic, reason or origin exists if a letter had it, or if the app or this version has it.
+        A handler, topic, reason, origin or consumer group exists if a letter had it, or the app or this version has it.
         """
         with self.database.reading() as connection:
             if not letter_rows.is_anything_recorded(connection):
@@ -188,6 +188,7 @@ class AbsentNames:
                 "topics": self.routes.topics,
                 "reasons": REASONS,
                 "origins": ORIGINS,
+                "consumer_groups": (),
                 "causes": (UNKNOWN_CAUSE, OTHER_CAUSE),
             }
             for field, names in filter_.given():

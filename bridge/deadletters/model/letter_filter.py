@@ -166,6 +166,9 @@ class LetterFilter:
     origins: tuple[str, ...] = _field(
         "origin", NAMES, "Program that wrote it: bridge, spring, …", "kind.origin", "Written by"
     )
+    consumer_groups: tuple[str, ...] = _field(
+        "consumer-group", NAMES, "The consumer group that handed it off.", "kind.consumer_group", "Consumer group"
+    )
     plans: tuple[int, ...] = _field(
         "plan",
         NUMBERS,

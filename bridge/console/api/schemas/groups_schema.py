@@ -25,6 +25,7 @@ class GroupsQuery(PageQuery):
     reason: Words = []
     version: Words = []
     origin: Words = []
+    consumer_group: Words = []
     status: list[Status] = []
     order: Literal["need", "newest", "open"] = "need"
 
