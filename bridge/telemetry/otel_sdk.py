@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 from bridge.errors import how_to_install
@@ -67,6 +68,13 @@ def explain_no_export(environ: Mapping[str, str]) -> list[str]:
     if "grpc" in protocols:
         return ["environment: OTLP is sent as http/protobuf (port 4318), not as grpc: set OTEL_EXPORTER_OTLP_PROTOCOL."]
     return []
+
+
+def import_sdk() -> None:
+    """Import the SDK if traces are on: once in the worker's main process, instead of in each of its children."""
+    if is_exported(os.environ, "TRACES"):
+        with suppress(ImportError):
+            import bridge.telemetry.delivery_spans  # noqa: F401
 
 
 def find_spans() -> "DeliverySpans | None":

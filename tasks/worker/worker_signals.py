@@ -25,7 +25,7 @@ from bridge.ledger import Ledger, ledger_hook
 from bridge.ledger.redis_health import check_redis_fit
 from bridge.settings import SettingsAndRoutes, is_redis
 from bridge.settings.app_discovery import import_handler_modules
-from bridge.telemetry.otel_sdk import end_exports
+from bridge.telemetry.otel_sdk import end_exports, import_sdk
 from lossless.transport import risks
 from tasks import logs
 from tasks.declaration.app_setup import handler_app
@@ -127,6 +127,7 @@ def check_and_count(sender: Any, **_: Any) -> None:
         app.conf.broker_transport_options = {**app.conf.broker_transport_options, "rider": ledger_hook.HOOK_NAME}
     worker_metrics.collect_in_files()
     batch_progress.make_notes_folder()
+    import_sdk()
     _look_up_versions(app)
 
 

@@ -192,7 +192,12 @@ def test_the_context_of_a_record_that_nobody_samples_is_made_only_if_somebody_as
 ):
     made = []
     relate = world.spans.relate
-    monkeypatch.setattr(world.spans, "relate", lambda *given: made.append(given) or relate(*given))
+
+    def counted(*given: Any) -> SpanRelation:
+        made.append(given)
+        return relate(*given)
+
+    monkeypatch.setattr(world.spans, "relate", counted)
     unsampled = delivery(headers=(*traced(flags="02"), ("baggage", b"shop=7")))
     around = world.spans.find_dropped_context(unsampled)
     assert around is not None
