@@ -137,6 +137,12 @@ class SchemaRegistry:
         kinds = self._ask(lambda: self._client().get_schema_types(), "types")
         return ", ".join(sorted(map(str, kinds or ())))
 
+    def close(self) -> None:
+        """Close the connections; the next schema opens others."""
+        while self._clients:
+            _, client = self._clients.popitem()
+            client.close()
+
     def _fetch_format(self, schema: int | str) -> ValueFormat:
         until, why = self._unknown.get(schema, (0.0, ""))
         if self._clock() < until:

@@ -188,11 +188,14 @@ def _registry(chosen: Settings) -> Iterator[CheckFinding]:
     """Ask the schema registry, if there is one."""
     if chosen.registry is None:
         return
+    registry = SchemaRegistry(chosen.registry)
     try:
-        kinds = SchemaRegistry(chosen.registry).check()
+        kinds = registry.check()
         yield CheckFinding("ok", f"the schema registry at {chosen.registry.url} answers; it has schemas of {kinds}.")
     except RegistryUnavailable as error:
         yield CheckFinding("fault", f"{error}.")
+    finally:
+        registry.close()
 
 
 def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:

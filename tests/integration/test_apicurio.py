@@ -76,4 +76,6 @@ def test_apicurios_schemas_are_read_for_handlers_and_for_people_and_its_end_is_a
         assert [decode(EncodedValue(value)) for value in values] == [*values.values()]
         with pytest.raises(RetryLater, match="is unavailable"):
             decode(EncodedValue(frame(4712, b"x")))
+    payloads.close()
+    message_codec.find_registry().close()
     message_codec.find_registry.cache_clear()

@@ -130,7 +130,8 @@ class Database:
             return schema_migration.read_step(connection)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, also those to the schema registry."""
+        self.payloads.close()
         self._engine.dispose()
 
     def migrate(self, to: str = "head") -> tuple[str | None, str]:

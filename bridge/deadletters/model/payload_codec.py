@@ -44,6 +44,11 @@ class PayloadCodec:
         """Return the codec of the registry that the settings name."""
         return cls(None if options is None else SchemaRegistry(options))
 
+    def close(self) -> None:
+        """Close the connections to the registry; the next schema opens others."""
+        if self._registry is not None:
+            self._registry.close()
+
     def read(self, value: bytes | None, headers: Headers) -> ReadableValue:
         """Return a value for people. Never raises: what its schema does not read stays as it is."""
         if self._registry is None or not value or (frame := read_frame(value, headers)) is None:
