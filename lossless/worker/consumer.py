@@ -37,7 +37,7 @@ from celery.worker import consumer, state
 
 from lossless.background_thread import copy_shared_set
 from lossless.worker import graceful_shutdown, inspect_commands, process_pool
-from lossless.worker.delayed_delivery import undo_delay
+from lossless.worker.delayed_delivery import note_delayed_queues, undo_delay
 from lossless.worker.json_body import JSON_TYPE, decode_plain_json
 from lossless.worker.large_headers import restore_large_headers
 from lossless.worker.message_burial import (
@@ -123,6 +123,7 @@ class Consumer(consumer.Consumer):
         driver = self.app.connection_for_write().transport.driver_type
         if not detect_quorum_queues(self.app, driver)[0]:
             return on_task_received
+        note_delayed_queues(self.app.amqp.queues.values())
         queues = {queue.routing_key: name for name, queue in self.app.amqp.queues.items()}
 
         def on_delayed_task_received(message: Any) -> None:

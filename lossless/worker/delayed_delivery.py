@@ -1,11 +1,40 @@
 """Messages that have waited in RabbitMQ (Celery's native delayed delivery): they arrive as if sent to their queue."""
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
+
+from kombu import Queue
+from kombu.transport.native_delayed_delivery import calculate_routing_key
+
+from lossless.worker.message_burial import Successor
 
 #: What kombu puts before the routing key: the seconds as binary digits (kombu/transport/native_delayed_delivery.py).
 DELAY: Final = re.compile(r"^(?:[01]\.){28}")
+
+#: Where a message begins to wait, as Celery publishes it (celery/app/base.py `send_task`).
+ENTRY: Final = "celery_delayed_27"
+
+#: The routing key of each queue of this worker to which RabbitMQ delivers what has waited, by the queue's name.
+_delayed: Final[dict[str, str]] = {}
+
+
+def note_delayed_queues(queues: Iterable[Queue]) -> None:
+    """Note the queues that Celery binds for its delayed delivery: those of any exchange but a direct one."""
+    _delayed.update({queue.name: queue.routing_key for queue in queues if queue.exchange.type != "direct"})
+
+
+def add_delay(successor: Successor) -> Successor:
+    """Return a message that waits for its due time in RabbitMQ, if its queue is known; else it waits in a worker."""
+    if successor.eta is None or successor.exchange or successor.routing_key not in _delayed:
+        return successor
+    seconds = int(successor.eta - time.time())
+    if seconds < 1:
+        return successor
+    key = calculate_routing_key(seconds, _delayed[successor.routing_key])
+    return replace(successor, exchange=ENTRY, routing_key=key)
 
 
 def undo_delay(message: Any, queues: Mapping[str, str]) -> None:

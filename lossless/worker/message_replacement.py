@@ -12,6 +12,7 @@ from kombu.asynchronous import get_event_loop
 from kombu.exceptions import OperationalError
 
 from lossless.backoff import Backoff
+from lossless.worker.delayed_delivery import add_delay
 from lossless.worker.large_headers import move_large_headers
 from lossless.worker.message_burial import Burial, Successor, make_burial_message
 from lossless.worker.publisher_confirms import (
@@ -151,12 +152,11 @@ def _publish(channel: Any, successor: Successor, key: Any) -> None:
         return
 
     headers, body = move_large_headers(successor.headers, successor.body)
-    sent = replace(successor, headers=headers, body=body)
+    sent = add_delay(replace(successor, headers=headers, body=body))
 
     def send(confirmed: Any, timeout: float) -> None:
         confirmed.basic_publish(
-            _prepare_message(confirmed, sent), successor.exchange, successor.routing_key, mandatory=True,
-            confirm_timeout=timeout,
+            _prepare_message(confirmed, sent), sent.exchange, sent.routing_key, mandatory=True, confirm_timeout=timeout,
         )  # fmt: skip
 
     _find_publisher(consumes).publish(key, send)

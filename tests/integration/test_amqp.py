@@ -3,8 +3,10 @@
 With classic queues on the RabbitMQ of this machine, with quorum queues on RabbitMQ 4.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +113,19 @@ def test_what_waits_for_its_retry_holds_up_nothing_else(world: World):
     waits = {where: [run.time for run in world.stack.runs("orders", where)] for where in waiting}
     assert min(begun[1] - begun[0] for begun in waits.values()) >= 10.4
     world.all_settled()
+
+
+def test_what_a_halted_topic_holds_back_holds_up_no_other_topic(world: World, tmp_path: Path):
+    mended = tmp_path / "mended"
+    held = world.stack.produce("keyed", *({"stop": str(mended)} for _ in range(20)))
+    eventually(lambda: world.worker.text.count("it waits:") >= 8, 30, "as many are given back as a worker holds")
+    placed = world.stack.produce("orders", *range(5))
+    eventually(lambda: set(placed) <= set(world.stack.done()), 8, "all of the other topic are done")
+    mended.touch()
+    resume = world.stack.start("resume", sys.executable, "-m", "bridge", "resume", world.stack.topic("keyed"))
+    assert eventually(lambda: resume.exit_code is not None, 30, "it is resumed")
+    done_once_each(world.stack, *held)
+    world.all_settled("keyed")
 
 
 def test_what_fails_for_good_is_one_dead_letter(world: World):
