@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
+from celery import Celery
 from google.protobuf import json_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.duration_pb2 import Duration
@@ -25,9 +26,12 @@ from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.settings.settings_validation import find_registry_faults
 from tasks import Registry
 from tasks.declaration import message_codec
+from tasks.declaration.celery_defaults import OWN_DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
 from tasks.declaration.message_codec import EncodedValue
 from tasks.declaration.value_codec import check_value, guard_decoder, make_decode_steps
 from tasks.errors import HandlerError, RetryLater, Undecodable
+from tasks.testing import outcome
 from tests.schema_registry import ORDER_SCHEMA, RegistryServer, basic, frame, serve_registry, write_avro
 
 PLACED = datetime.datetime(2026, 11, 26, 12, 30, tzinfo=datetime.UTC)
@@ -221,6 +225,23 @@ def test_json_says_what_the_value_has_and_writes_the_same_bytes(registry, order)
     }
     assert "12.50" in text
     assert found.from_json(text, framed) == order
+
+
+def test_a_delivery_is_put_off_while_the_registry_is_down_and_dead_where_it_has_no_such_schema(registry, order):
+    with Celery("shop", set_as_current=False) as app:
+        app.conf.update(OWN_DEFAULTS)
+
+        def charge(order): ...
+
+        options = {"name": "charge", "codec": Registry(), "max_retries": 0}
+        handler = declare_handler(app, ("orders",), options)(charge)
+        assert outcome(handler, order).becomes == "done"
+        dead = outcome(handler, frame(4_000_001, b"x"))
+        assert (dead.becomes, dead.reason) == ("dead", "undecodable")
+        registry.status = 503
+        late = outcome(handler, frame(4_000_002, b"x"))
+        # It has no retries, and needs none.
+        assert (late.becomes, late.delay) == ("retry", 10)
 
 
 # JSON Schema
