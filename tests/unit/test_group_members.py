@@ -81,8 +81,9 @@ def test_the_protocol_of_a_group_is_told(members: int, chosen: str, words: str):
 
 @pytest.mark.parametrize("found", UNKNOWN)
 def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest.MonkeyPatch):
-    settings: Any = SimpleNamespace(kafka={}, group="shop")
+    settings: Any = SimpleNamespace(kafka={}, group="shop", ledger_url="redis://localhost")
     ledger = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(setup_check, "find_redis_faults", lambda _: [])
     for module in (status, setup_check):
         monkeypatch.setattr(module, "find_foreign_topics", answering(found))
         both = SimpleNamespace(from_settings=lambda *_: ledger, once=lambda *_: ledger)
