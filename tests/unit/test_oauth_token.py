@@ -90,12 +90,13 @@ def test_a_function_that_raises_timeouterror_has_returned():
 
 def test_clients_share_a_token_for_half_of_its_lifetime(monkeypatch: pytest.MonkeyPatch):
     calls: list[str] = []
+    now = time.time()
+    monkeypatch.setattr("bridge.settings.oauth_token.time.time", lambda: now)
 
     def token(config: str) -> Any:
         calls.append(config)
         return f"{SECRET}{len(calls)}", now + 100
 
-    now = time.time()
     shared = source(token)
     assert shared.fetch("a=b").value == shared.fetch("a=b").value
     monkeypatch.setattr("bridge.settings.oauth_token.time.time", lambda: now + 49)
@@ -105,8 +106,9 @@ def test_clients_share_a_token_for_half_of_its_lifetime(monkeypatch: pytest.Monk
     assert calls == ["a=b", "a=b"]
 
 
-def test_neither_a_log_nor_a_repr_shows_a_token(caplog: pytest.LogCaptureFixture):
-    answers: list[Any] = [(SECRET, time.time() + 0.02)]
+def test_neither_a_log_nor_a_repr_shows_a_token(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    now = time.time()
+    answers: list[Any] = [(SECRET, now + 60)]
 
     def token(_: str) -> Any:
         if answers:
@@ -116,7 +118,7 @@ def test_neither_a_log_nor_a_repr_shows_a_token(caplog: pytest.LogCaptureFixture
     told = source(token)
     got = told.fetch("")
     assert SECRET not in f"{told!r} {got!r} {got}"
-    time.sleep(0.03)
+    monkeypatch.setattr("bridge.settings.oauth_token.time.time", lambda: now + 61)
     with caplog.at_level(logging.DEBUG), pytest.raises(TokenUnavailable, match="raised ValueError: … was refused"):
         told.fetch("")
     assert "was refused" in caplog.text
