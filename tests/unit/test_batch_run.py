@@ -838,7 +838,9 @@ def test_few_retries_join_no_message_that_is_far_larger_than_they_are(monkeypatc
     """Redis reads and writes the whole of what is joined: lone ones that join hundreds would stop it in an outage."""
     monkeypatch.setattr(redis_clock, "measure_clock_lead", lambda *_: 0.0)
     sent: list[dict[str, Any]] = []
-    app: Any = SimpleNamespace(tasks={}, send_task=lambda *_, **options: sent.append(options["headers"]))
+    app: Any = SimpleNamespace(
+        amqp=SimpleNamespace(queues={}), tasks={}, send_task=lambda *_, **options: sent.append(options["headers"])
+    )
     deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
     message_resend.send_on(app, Batch("h", "orders", 0, deliveries), 1.0, {}, most=500)
     assert sent[0]["joins"]["most"] == 2 * message_resend.ENLARGES
