@@ -27,7 +27,7 @@ def act(self: Any, what: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(act, "decode", lambda value: value)
+    monkeypatch.setattr(act, "decode_record", lambda record: record.value)
     task: Any = act
     task.push_request(headers={"kafka": {}}, called_directly=False, id="x")
     yield
