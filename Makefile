@@ -142,7 +142,7 @@ types: $(INSTALLED)
 check: lint types test
 
 # Six at a time: these wait even more.
-slow: $(INSTALLED) $(REAL_KAFKA) $(if $(HAVE_MAVEN),$(APICURIO))
+slow: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m pytest --redis-server -m '(slow or hypothesis) and not chaos' --hypothesis-profile=full \
 		--numprocesses 6 --dist worksteal \
 		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
