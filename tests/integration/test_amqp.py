@@ -117,7 +117,8 @@ def test_what_waits_for_its_retry_holds_up_nothing_else(world: World):
 
 def test_what_a_halted_topic_holds_back_holds_up_no_other_topic(world: World, tmp_path: Path):
     mended = tmp_path / "mended"
-    held = world.stack.produce("keyed", *({"stop": str(mended)} for _ in range(20)))
+    stop = {"stop": str(mended)}
+    held = [world.stack.produce("keyed", stop, key=f"held {n}".encode())[0] for n in range(20)]
     eventually(lambda: world.worker.text.count("it waits:") >= 8, 30, "as many are given back as a worker holds")
     placed = world.stack.produce("orders", *range(5))
     eventually(lambda: set(placed) <= set(world.stack.done()), 8, "all of the other topic are done")
