@@ -1,5 +1,6 @@
 """The desk's database: how it is made, brought to a step, and what it says when it does not answer."""
 
+import sqlite3
 import stat
 import threading
 import time
@@ -163,6 +164,15 @@ def test_processes_that_start_together_make_the_tables_once(database_url):
     for thread in threads:
         thread.join()
     assert failed == []
+
+
+def test_a_start_waits_for_the_process_that_makes_the_file(tmp_path, monkeypatch):
+    file = tmp_path / "desk.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as first:
+        first.execute("BEGIN IMMEDIATE")
+        first.execute("CREATE TABLE made (at)")
+        monkeypatch.setattr(time, "sleep", lambda _: first.execute("COMMIT"))
+        Database(f"sqlite:///{file}").migrate()
 
 
 def test_a_database_of_a_newer_version_is_refused_with_what_to_do(database):

@@ -144,12 +144,6 @@ def killed(self: Task[Any, Any]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@task(name="killed_after")
-def killed_after(self: Task[Any, Any], seconds: float) -> None:
-    time.sleep(seconds)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 @task(name="kills_its_worker")
 def kills_its_worker(self: Task[Any, Any]) -> None:
     os.killpg(0, signal.SIGKILL)

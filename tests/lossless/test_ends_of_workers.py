@@ -188,9 +188,11 @@ def test_a_message_waits_with_its_worker_while_the_broker_refuses_what_is_to_rep
     broker: Broker, tmp_path: Path, transport: str
 ):
     with ends(broker, tmp_path, transport, lost_limit=1) as running, sender(broker) as app:
-        app.send_task("killed_after", (1,), task_id="killed")
+        app.send_task("until_told", task_id="killed")
         wait_until(lambda: broker.noted("runs"), what="it runs")
         broker.client.config_set("maxmemory", 1)
+        (process,) = children(running)
+        os.kill(process, signal.SIGKILL)
         if transport == "kombu":
             wait_until(lambda: running.count("could not be replaced") >= 3, what="three attempts")
         else:

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -105,6 +106,8 @@ def _describe_process(pid: int, stat: str) -> str:
 
 #: Seconds to wait for another process's write.
 SQLITE_LOCKED_FOR: Final = 30
+#: Seconds until the write-ahead log is asked for again.
+_WAL_PAUSE: Final = 0.05
 #: The mode of a new file.
 _OWNER_ALONE: Final = 0o600
 
@@ -121,7 +124,8 @@ def create_sqlite_engine(url: URL) -> Engine:
     def connected(connection: sqlite3.Connection, _record: Any) -> None:
         # `begun` below begins transactions: the sqlite3 module begins none before a SELECT or a CREATE.
         connection.isolation_level = None
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"):
+        _begin_wal(connection)
+        for pragma in ("synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(made, "begin")
@@ -131,6 +135,20 @@ def create_sqlite_engine(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return made
+
+
+def _begin_wal(connection: sqlite3.Connection) -> None:
+    """Give a file its write-ahead log: SQLite does not wait for this while another process writes to a new file."""
+    until = time.monotonic() + SQLITE_LOCKED_FOR
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+        else:
+            return
+        time.sleep(_WAL_PAUSE)
 
 
 def _keep_private(file: str | None) -> None:
