@@ -71,12 +71,10 @@ class Registry(MessageCodec):
         HandlerError: `protobuf` is no such class.
     """
 
-    reads_schemas = True
-
     def __init__(self, *, protobuf: Any = None) -> None:
         if protobuf is not None and not (isinstance(protobuf, type) and hasattr(protobuf, "DESCRIPTOR")):
             raise HandlerError(f"Registry(protobuf=…) takes a class that protoc generated; it was given {protobuf!r}.")
-        self._protobuf = protobuf
+        self._protobuf, self.reads_schemas = protobuf, protobuf is None
 
     def decode(self, record: Encoded) -> Any:
         """Return the value: a dict, or an instance of the generated class.

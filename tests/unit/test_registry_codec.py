@@ -400,3 +400,7 @@ def test_a_handler_that_asks_a_registry_needs_its_address():
     settings = Settings(FileSettings(), EnvironmentSettings(), "", {})
     (fault,) = find_registry_faults(settings, Routes({"charge": charge}))
     assert fault == "charge: codec=Registry() asks a schema registry: set SCHEMA_REGISTRY_URL."
+
+
+def test_a_generated_class_needs_no_address_of_a_registry():
+    assert (Registry().reads_schemas, Registry(protobuf=Duration).reads_schemas) == (True, False)
