@@ -12,6 +12,8 @@ from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings, 
 
 #: The prefix of the dead-letter store's variables: every unknown one is reported.
 DESK_PREFIX: Final = "DEADLETTERS_"
+#: The prefix of the schema registry's variables: other clients read more of them, so every unknown one is reported.
+REGISTRY_PREFIX: Final = "SCHEMA_REGISTRY_"
 #: All variables that are read, but for librdkafka's properties (librdkafka_properties.py).
 READ_VARIABLES: Final = (
     *EnvironmentSettings.model_fields,
@@ -26,7 +28,7 @@ _IN_FILE: Final = frozenset({*SETTING_KEYS, *map(str.lower, _OLD_SETTING_KEYS), 
 _IN_ENVIRONMENT: Final = {name.lower(): name for name in READ_VARIABLES}
 #: Lists with commas, in which white space means nothing.
 _LISTS: Final = ("HANDLERS", "DEADLETTERS_CONSOLE_HOSTS", "DEADLETTERS_WEBHOOK_NETWORKS", "DEADLETTERS_TRUSTED_PROXY")
-#: Variables that Kubernetes sets for a service called `deadletters…`.
+#: Variables that Kubernetes sets for a service called `deadletters…` or `schema-registry…`.
 _OF_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_[A-Z]+(_.*)?)?)")
 _LINK: Final = "tcp://"
 _SECRET: Final = re.compile("PASSWORD|SECRET|TOKEN")
@@ -49,7 +51,8 @@ def find_unknown_desk_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def find_misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a warning for each other variable that resembles a known one, but for those of Kubernetes services.
+    """Yield a warning for each other variable that resembles a known one, and each unknown one of a schema registry,
+    but for those of Kubernetes services.
 
     >>> [*find_misspelt_variables({"BRIDGE_GRUOP": "shop"})]
     ['environment: nothing reads BRIDGE_GRUOP. Did you mean BRIDGE_GROUP?']
@@ -61,8 +64,12 @@ def find_misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
         if name.startswith("KAFKA_") and guess_variable(name):
             # It is reported as a property.
             continue
-        if near := get_close_matches(name, READ_VARIABLES, n=1, cutoff=ALIKE):
-            yield f"environment: nothing reads {name}. Did you mean {near[0]}?"
+        if near := get_close_matches(name, READ_VARIABLES, cutoff=ALIKE):
+            # One that was cut short (…_USER) resembles another of its length (…_URL) more.
+            right = next((known for known in near if known.startswith(name)), near[0])
+            yield f"environment: nothing reads {name}. Did you mean {right}?"
+        elif name.startswith(REGISTRY_PREFIX) and not _OF_SERVICE.fullmatch(name):
+            yield f"environment: nothing reads {name}: docs/reference/settings.md has the list."
 
 
 def find_misspelt_settings(names: Iterable[str]) -> Iterator[str]:

@@ -152,11 +152,19 @@ def test_a_misspelt_property_is_left_out_and_told_what_it_was_meant_to_be(read, 
         ("KAKFA_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS"),
         ("DEADLETTER_MASK", "DEADLETTERS_MASK"),
         ("DEAD_LETTERS_DATABASE_URL", "DEADLETTERS_DATABASE_URL"),
+        ("SCHEMA_REGISTRY_USER", "SCHEMA_REGISTRY_USERNAME"),
     ],
 )
 def test_a_variable_that_nothing_reads_and_that_looks_like_one_of_ours_is_told_to_be_one(read, given, right):
     (text,) = read(**{given: SECRET}).misspelt
     assert f"nothing reads {given}. Did you mean {right}?" in text
+    assert SECRET not in text
+
+
+def test_each_unknown_variable_of_a_schema_registry_is_told_but_for_those_of_kubernetes(read):
+    kubernetes = {"SCHEMA_REGISTRY_SERVICE_HOST": "10.0.0.7", "SCHEMA_REGISTRY_PORT": "tcp://10.0.0.7:8081"}
+    (text,) = read(SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO=SECRET, **kubernetes).misspelt
+    assert "nothing reads SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO: docs/reference/settings.md has the list" in text
     assert SECRET not in text
 
 
