@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kombu.transport import TRANSPORT_ALIASES
+from kombu.utils.url import url_to_parts
 
 from lossless.sentinel_address import is_sentinel
 
@@ -46,6 +47,15 @@ def holds_ledger(url: str) -> bool:
         return parts.scheme in ("redis", "rediss", "redis+socket") and ";" not in url and parts.port != 0
     except ValueError:
         return False
+
+
+def has_login(address: str) -> bool:
+    """Return whether one address has a user or a password of its own; an invalid one, which is a fault, has none."""
+    try:
+        parts = url_to_parts(address.strip())
+    except ValueError:
+        return False
+    return bool(parts.username or parts.password or {"username", "password"} & parts.query.keys())
 
 
 def hide_password(address: str) -> str:

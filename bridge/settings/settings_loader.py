@@ -66,7 +66,7 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
         ),
         *in_file,
         *in_environment,
-        *_find_credential_faults(environment),
+        *_find_credential_faults(settings),
         *in_kafka,
         *in_login,
         *settings_validation.find_celery_faults(app),
@@ -95,14 +95,14 @@ def read_credentials(environ: Mapping[str, str]) -> FunctionCredentials | None:
     return FunctionCredentials(lambda: import_function(CREDENTIALS, name), CREDENTIALS) if name else None
 
 
-def _find_credential_faults(environment: EnvironmentSettings) -> list[str]:
-    if not environment.REDIS_CREDENTIALS:
+def _find_credential_faults(settings: Settings) -> list[str]:
+    if not settings.environment.REDIS_CREDENTIALS:
         return []
     try:
-        import_function(CREDENTIALS, environment.REDIS_CREDENTIALS)
+        import_function(CREDENTIALS, settings.environment.REDIS_CREDENTIALS)
     except SettingsError as error:
         return list(error.faults)
-    return []
+    return settings_validation.find_unused_credentials(settings)
 
 
 def _file_settings(app: Celery) -> tuple[FileSettings, list[str]]:

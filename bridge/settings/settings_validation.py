@@ -16,6 +16,7 @@ from bridge.kafka.clients import BROKERS_OWN, FIXED, NEW_PROTOCOL, group_protoco
 from bridge.settings.address_values import (
     BROKERS,
     find_unsupported_broker,
+    has_login,
     holds_ledger,
     is_redis,
     may_be_asked,
@@ -316,7 +317,7 @@ def find_login_faults(kafka: Mapping[str, Any], oauth_cb: str) -> list[str]:
     by_issuer = str(kafka.get("sasl.oauthbearer.method", "")).lower() == "oidc"
     if oauth_cb and (mechanism != "OAUTHBEARER" or not protocol.startswith("SASL_")):
         return [
-            "KAFKA_OAUTH_CB is asked only with KAFKA_SASL_MECHANISM=OAUTHBEARER and KAFKA_SECURITY_PROTOCOL=SASL_SSL: "
+            "KAFKA_OAUTH_CB is used only with KAFKA_SASL_MECHANISM=OAUTHBEARER and KAFKA_SECURITY_PROTOCOL=SASL_SSL: "
             "set both, or remove it."
         ]
     if oauth_cb and by_issuer:
@@ -324,7 +325,7 @@ def find_login_faults(kafka: Mapping[str, Any], oauth_cb: str) -> list[str]:
     unsecured = str(kafka.get("enable.sasl.oauthbearer.unsecure.jwt", "")).lower() in ("true", "t", "1")
     if mechanism == "OAUTHBEARER" and not (oauth_cb or by_issuer or unsecured):
         return [
-            "KAFKA_SASL_MECHANISM=OAUTHBEARER needs somebody who gives tokens: an issuer "
+            "KAFKA_SASL_MECHANISM=OAUTHBEARER needs a source of tokens: an issuer "
             "(KAFKA_SASL_OAUTHBEARER_METHOD=oidc), or a function (KAFKA_OAUTH_CB=module:function)."
         ]
     return []
@@ -411,6 +412,21 @@ def find_redis_faults(settings: Settings) -> list[str]:
         f"{named}: {fault}"
         for named, url in addresses.items()
         if url is not None and holds_ledger(url) and (fault := find_redis_fault(url, settings.redis.sentinel))
+    ]
+
+
+def find_unused_credentials(settings: Settings) -> list[str]:
+    """Return a fault if no connection asks for the credentials of REDIS_CREDENTIALS."""
+    given = {"CELERY_BROKER_URL": settings.broker_url, "LEDGER_URL": settings.environment.LEDGER_URL}
+    redis = {name: url for name, url in given.items() if is_redis(url)}
+    if not redis:
+        return ["REDIS_CREDENTIALS is not used: neither CELERY_BROKER_URL nor LEDGER_URL names a Redis."]
+    if not all(has_login(address) for url in redis.values() for address in url.split(";")):
+        return []
+    verb = "have" if len(redis) > 1 else "has"
+    return [
+        f"REDIS_CREDENTIALS is not used: {' and '.join(redis)} {verb} a user or a password, which is used instead: "
+        "remove it there, or the variable."
     ]
 
 

@@ -447,13 +447,23 @@ BEARER = {"KAFKA_SASL_MECHANISM": "OAUTHBEARER", "KAFKA_SECURITY_PROTOCOL": "SAS
         ({}, {"KAFKA_GROUP_ID": "mine"}, "the bridge sets group.id itself"),
         ({}, {"KAFKA_ACKS": "1"}, "the bridge sets acks itself"),
         ({}, {"KAFKA_SECURITY_PROTOCOL": "nonsense"}, "KAFKA_SECURITY_PROTOCOL"),
-        ({}, {"KAFKA_OAUTH_CB": "shop.logins:token"}, "is asked only with KAFKA_SASL_MECHANISM=OAUTHBEARER and"),
-        ({}, {"KAFKA_SASL_MECHANISM": "OAUTHBEARER"}, "needs somebody who gives tokens: an issuer"),
+        ({}, {"KAFKA_OAUTH_CB": "shop.logins:token"}, "is used only with KAFKA_SASL_MECHANISM=OAUTHBEARER and"),
+        ({}, {"KAFKA_SASL_MECHANISM": "OAUTHBEARER"}, "needs a source of tokens: an issuer"),
         ({}, BEARER | {"KAFKA_OAUTH_CB": "nowhere:token"}, "KAFKA_OAUTH_CB: the module 'nowhere' cannot be imported"),
         (
             {},
             BEARER | {"KAFKA_OAUTH_CB": "math:cos", "KAFKA_SASL_OAUTHBEARER_METHOD": "oidc"},
             "both give tokens: remove one",
+        ),
+        (
+            {"broker_url": "redis://:s3cr3t@h;redis://h?password=s3cr3t"},
+            {"REDIS_CREDENTIALS": "math:cos", "LEDGER_URL": "redis://app:s3cr3t@ledger"},
+            "REDIS_CREDENTIALS is not used: CELERY_BROKER_URL and LEDGER_URL have a user or a password",
+        ),
+        (
+            {"broker_url": "amqp://rabbit"},
+            {"REDIS_CREDENTIALS": "math:cos"},
+            "REDIS_CREDENTIALS is not used: neither CELERY_BROKER_URL nor LEDGER_URL names a Redis",
         ),
     ],
     ids=repr,
@@ -461,6 +471,21 @@ BEARER = {"KAFKA_SASL_MECHANISM": "OAUTHBEARER", "KAFKA_SECURITY_PROTOCOL": "SAS
 def test_each_fault_is_found_and_named(read, config, environ, words):
     (fault,) = faults(read, config, **environ)
     assert words in fault
+
+
+@pytest.mark.parametrize(
+    ("broker", "ledger"),
+    [
+        ("redis://h", {}),
+        ("sentinel://a;sentinel://b?master_name=m", {}),
+        ("redis+socket:///run/redis.sock?virtual_host=1", {}),
+        ("redis://:pw@h", {"LEDGER_URL": "redis://ledger"}),
+        ("redis://h;redis://:pw@other", {"LEDGER_URL": "redis://:pw@ledger"}),
+        ("amqp://me:pw@rabbit", {"LEDGER_URL": "redis://ledger"}),
+    ],
+)
+def test_credentials_are_used_by_each_redis_without_a_login(read, broker, ledger):
+    assert read({"broker_url": broker}, REDIS_CREDENTIALS="math:cos", **ledger).redis.credentials
 
 
 def test_the_secret_of_an_issuers_client_is_not_shown(read):
