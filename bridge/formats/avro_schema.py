@@ -26,6 +26,12 @@ _TICKS: Final = {
     "local-timestamp-millis": 1_000,
     "local-timestamp-micros": 1_000_000,
 }
+#: The types that a logical type may have.
+_TYPES_OF_LOGIC: Final[dict[str, tuple[str, ...]]] = {
+    "date": ("int",),
+    "decimal": ("bytes", "fixed"),
+    **dict.fromkeys(_TICKS, ("long",)),
+}
 _INTEGERS: Final = {"int": 31, "long": 63}
 _NO_NUMBERS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NAMES_OF_NO_NUMBERS: Final = {str(number): name for name, number in _NO_NUMBERS.items()}
@@ -279,15 +285,21 @@ def _unfit(at: tuple[str, ...], words: str) -> ValueUnfit:
     return ValueUnfit(f"{'.'.join(at) or 'it'} {words}")
 
 
+def _logic_of(schema: Any) -> str:
+    """Return the logical type of a schema; empty without one, or with one of another type, which Avro ignores."""
+    logic = str(schema.get("logicalType", ""))
+    return logic if schema["type"] in _TYPES_OF_LOGIC.get(logic, ()) else ""
+
+
 def _decimal_of(schema: Any, datum: bytes) -> Any:
-    if schema.get("logicalType") == "decimal":
+    if _logic_of(schema) == "decimal":
         return Decimal(int.from_bytes(datum, signed=True)).scaleb(-schema.get("scale", 0))
     return datum.decode("latin-1")
 
 
 def _time_of(schema: Any, datum: Any) -> Any:
     """Return a date or a time as text; the number if no calendar has it."""
-    logic = schema.get("logicalType", "")
+    logic = _logic_of(schema)
     try:
         if logic == "date":
             return (_DAY + timedelta(days=datum)).isoformat()
@@ -300,7 +312,7 @@ def _time_of(schema: Any, datum: Any) -> Any:
 
 
 def _from_primitive(schema: Any, tree: Any, at: tuple[str, ...]) -> Any:
-    kind, logic = schema["type"], schema.get("logicalType", "")
+    kind, logic = schema["type"], _logic_of(schema)
     if kind == "null" and tree is None:
         return None
     if kind == "boolean" and isinstance(tree, bool):

@@ -125,10 +125,17 @@ def _to_tree(message: Any, *, text: bool) -> Any:
 
     Parameters:
         text: whether JSON can say it: bytes are base64 then.
+
+    Raises:
+        ValueUnfit: Protobuf's JSON cannot say a well-known type: an `Any` of an unknown type, a time out of range.
     """
     descriptor = message.DESCRIPTOR
     if descriptor.file.name in _OF_JSON:
-        return json_format.MessageToDict(message)
+        try:
+            return json_format.MessageToDict(message)
+        except Exception as error:
+            # Not the message of the library, which quotes the value.
+            raise ValueUnfit(f"its {descriptor.full_name} has no JSON ({type(error).__name__})") from None
     made: dict[str, Any] = {}
     for each in descriptor.fields:
         value = getattr(message, each.name)

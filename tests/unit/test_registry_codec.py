@@ -8,17 +8,21 @@ import sys
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any, cast
 
 import pytest
 from celery import Celery
-from google.protobuf import json_format
+from google.protobuf import any_pb2, json_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import Value
 from pydantic import BaseModel
 
+from bridge.deadletters.model.payload_codec import PayloadCodec
 from bridge.errors import RegistryUnavailable, ValueUnfit
-from bridge.formats.schema_frame import read_frame
+from bridge.formats.avro_schema import AvroFormat
+from bridge.formats.protobuf_schema import ProtobufFormat
+from bridge.formats.schema_frame import SchemaFrame, read_frame
 from bridge.formats.schema_registry import RegistryOptions, SchemaRegistry
 from bridge.handler_routes import Handler, Routes
 from bridge.inspection import setup_check
@@ -244,6 +248,33 @@ def test_a_delivery_is_put_off_while_the_registry_is_down_and_dead_where_it_has_
         assert (late.becomes, late.delay) == ("retry", 10)
 
 
+def avro(schema: Any, datum: Any) -> tuple[AvroFormat, SchemaFrame]:
+    framed = read_frame(frame(1, write_avro(schema, datum)), ())
+    assert framed is not None
+    return AvroFormat(json.dumps(schema), {}), framed
+
+
+def test_a_logical_type_of_another_type_is_ignored_as_avro_says():
+    found, framed = avro({"type": "string", "logicalType": "date"}, "a")
+    assert (found.decode(framed), found.to_json(framed)) == ("a", '"a"')
+    assert found.from_json('"b"', framed) == frame(1, b"\2b")
+
+
+def test_a_value_that_no_library_reads_is_shown_as_bytes_and_breaks_no_recorder():
+    class Broken:
+        def find_format(self, schema: Any) -> Any:
+            return self
+
+        def to_json(self, framed: SchemaFrame) -> str:
+            raise TypeError("secret")
+
+    assert PayloadCodec(cast(Any, Broken())).read(frame(1, b"x"), ()) == (
+        frame(1, b"x"),
+        "not read by schema 1: TypeError",
+        False,
+    )
+
+
 # JSON Schema
 
 
@@ -333,6 +364,28 @@ def test_a_protobuf_message_is_a_dict_with_the_names_of_its_schema(sale):
         "placed": "2025-11-17T01:01:52Z",
         "tags": ["a"],
     }
+
+
+def test_a_well_known_type_that_has_no_json_does_not_fit():
+    described = {
+        "name": "a.proto",
+        "syntax": "proto3",
+        "dependency": ["google/protobuf/any.proto"],
+        "messageType": [
+            {
+                "name": "Event",
+                "field": [{"name": "of", "number": 1, "type": "TYPE_MESSAGE", "typeName": ".google.protobuf.Any"}],
+            }
+        ],
+    }
+    descriptor = json_format.ParseDict(described, FileDescriptorProto()).SerializeToString()
+    unknown = any_pb2.Any(type_url="type.googleapis.com/shop.Sale", value=b"\x08\x01").SerializeToString()
+    framed = read_frame(frame(1, b"\0\x0a" + bytes([len(unknown)]) + unknown), ())
+    assert framed is not None
+    found = ProtobufFormat(base64.b64encode(descriptor).decode(), {})
+    for read in (found.decode, found.to_json):
+        with pytest.raises(ValueUnfit, match=r"its google.protobuf.Any has no JSON \(TypeError\)"):
+            read(framed)
 
 
 def test_a_registry_that_makes_no_descriptor_of_a_protobuf_schema_is_said(registry):

@@ -56,8 +56,11 @@ class PayloadCodec:
         try:
             found = self._registry.find_format(frame.schema)
             return ReadableValue(found.to_json(frame).encode("utf-8", "surrogatepass"), _name(found, frame), True)
-        except (RegistryUnavailable, ValueUnfit, RecursionError) as error:
+        except (RegistryUnavailable, ValueUnfit) as error:
             return ReadableValue(value, f"not read by schema {frame.schema}: {error}")
+        except Exception as error:
+            # The recorder reads every letter. Not the error's message, which may quote the value.
+            return ReadableValue(value, f"not read by schema {frame.schema}: {type(error).__name__}")
 
     def read_letter(self, letter: LetterView) -> LetterView:
         """Return a letter with its values for people; itself if they are that already."""
