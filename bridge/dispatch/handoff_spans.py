@@ -38,7 +38,7 @@ class HandoffSpans:
             raise
         finally:
             for span in begun:
-                span.end()
+                self._spans.end(span)
 
     def _begin(self, message: PackedMessage) -> "Span | None":
         handler = message.group.handler

@@ -269,6 +269,10 @@ class DeliverySpans:
         """Note the error with which a span ends."""
         fail_span(span, error)
 
+    def end(self, span: Span) -> None:
+        """End a span."""
+        end_span(span)
+
     # The run of a handler
 
     def find_dropped_context(self, delivery: Delivery) -> Context | None:
@@ -307,7 +311,7 @@ class DeliverySpans:
         finally:
             context.detach(token)
             if span is not None:
-                span.end()
+                end_span(span)
 
     def _begin_processing(self, batch: Batch, deliveries: Sequence[Delivery]) -> tuple[Span | None, Context]:
         past = [self.relate(each.message.headers, each.trace) for each in deliveries]
@@ -348,7 +352,7 @@ class DeliverySpans:
             raise
         finally:
             for span in spans:
-                span.end()
+                end_span(span)
 
     def _begin_sending(self, topic: str, delivery: Delivery, group: str) -> Span | None:
         past = self.relate(delivery.message.headers, delivery.trace)
@@ -374,11 +378,25 @@ class RunSpan:
 
 
 def fail_span(span: Span, error: BaseException) -> None:
-    """Note the error with which a span ends."""
+    """Note the error with which a span ends.
+
+    What the SDK does with it changes nothing of the delivery: it makes the text of an exception, which may raise.
+    """
     name = type(error).__name__
-    span.set_attribute("error.type", f"{type(error).__module__}.{name}")
-    span.record_exception(error)
-    span.set_status(Status(StatusCode.ERROR, name))
+    try:
+        span.set_status(Status(StatusCode.ERROR, name))
+        span.set_attribute("error.type", f"{type(error).__module__}.{name}")
+        span.record_exception(error)
+    except Exception as failure:
+        logger.debug("the error %s of a span is not noted: %s", name, type(failure).__name__)
+
+
+def end_span(span: Span) -> None:
+    """End a span; what an application's own span processor raises changes nothing of the delivery."""
+    try:
+        span.end()
+    except Exception as failure:
+        logger.debug("a span is not exported: %s", type(failure).__name__)
 
 
 def _note_hop(delivery: Delivery, past: SpanRelation, span: Span) -> None:

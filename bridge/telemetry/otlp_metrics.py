@@ -1,5 +1,6 @@
 """The metrics of a Prometheus registry, sent by OTLP: the same names, labels and values as on /metrics."""
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -25,9 +26,12 @@ from prometheus_client.samples import Sample
 
 from lossless.background_thread import BackgroundThread
 
+logger = logging.getLogger(__name__)
+
 #: The variable of the seconds between two exports, in milliseconds, and its default.
 INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
 _DEFAULT_INTERVAL: Final = 60_000.0
+_SHORTEST_INTERVAL: Final = 1_000.0
 _SCOPE: Final = InstrumentationScope("celery-kafka-bridge")
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 #: The ends of the names of samples that only grow; `_created` is the time from which they count.
@@ -56,7 +60,7 @@ class MetricsExport:
         self._exporter = OTLPMetricExporter()
         self._since = time.time_ns()
         given = environ.get(INTERVAL, "")
-        self._interval = (float(given) if given.isdecimal() else _DEFAULT_INTERVAL) / 1000
+        self._interval = max(_SHORTEST_INTERVAL, float(given) if given.isdecimal() else _DEFAULT_INTERVAL) / 1000
         self._thread = BackgroundThread("OTLP metrics", self._run)
         self._thread.start()
 
@@ -66,8 +70,14 @@ class MetricsExport:
 
     def _run(self) -> None:
         while not self._thread.stopping.wait(self._interval):
+            self._try_export()
+        self._try_export()
+
+    def _try_export(self) -> None:
+        try:
             self._export()
-        self._export()
+        except Exception:  # the next export has the counts of this one too
+            logger.exception("no metrics were sent by OTLP this time")
 
     def _export(self) -> None:
         metrics = [*convert_metrics(self._source.collect(), self._since, time.time_ns())]

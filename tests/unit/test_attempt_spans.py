@@ -14,10 +14,19 @@ from tests.unit.test_delivery_spans import PRODUCER, span_of, traced
 from tests.unit.test_delivery_spans import World as Spans
 
 inside: list[str] = []
+#: A number with which a handler raises an error without words.
+UNPRINTABLE = 99
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
 
 
 def note(number: int) -> None:
     inside.append(f"{trace.get_current_span().get_span_context().trace_id:032x}")
+    if number == UNPRINTABLE:
+        raise Unprintable
     if number < 0:
         raise ConnectionError("no")
 
@@ -29,7 +38,7 @@ def one(number: int) -> None:
 
 @handler("orders", name="traced.bulk", bulk=9)
 def in_bulk(numbers: list[int]) -> None:
-    note(len(numbers))
+    note(UNPRINTABLE if UNPRINTABLE in numbers else len(numbers))
 
 
 @handler("orders", name="traced.beside", batch=9, concurrency=9)
@@ -81,3 +90,12 @@ def test_a_retry_carries_the_run_that_failed(spans: Spans, monkeypatch: pytest.M
     (again,) = world.batches[0].deliveries
     assert failed.status.description == "ConnectionError"
     assert again.trace.split("-")[2] == span_of(failed)
+
+
+@pytest.mark.parametrize("name", ["traced.one", "traced.beside", "traced.bulk"])
+def test_an_error_whose_text_raises_is_a_failure_as_without_traces(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    world = run(monkeypatch, name, 1, UNPRINTABLE)
+    assert 1 in world.batches[0].offsets
+    assert "Unprintable" in {span.status.description for span in spans.exported}

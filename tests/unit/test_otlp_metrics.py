@@ -1,10 +1,14 @@
 """Metrics of Prometheus by OTLP: what a receiver gets is what /metrics shows."""
 
+from typing import Any
+
 import pytest
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from bridge.telemetry import otlp_metrics
 from bridge.telemetry.otlp_metrics import MetricsExport
+from tests.project_process import eventually
 from tests.servers.collector import collecting
 
 
@@ -28,3 +32,23 @@ def test_a_receiver_gets_counters_gauges_and_histograms_with_their_labels(monkey
     (histogram,) = metrics["seconds"].histogram.data_points
     assert (list(histogram.bucket_counts), list(histogram.explicit_bounds)) == ([1, 2, 1], [0.1, 1])
     assert (histogram.count, histogram.sum) == (4, pytest.approx(10.15))
+
+
+def test_a_source_that_raises_ends_no_export(monkeypatch: pytest.MonkeyPatch):
+    registry = CollectorRegistry()
+    Gauge("waiting", "Messages.", registry=registry).set(7)
+    tries: list[int] = []
+
+    class Torn:
+        def collect(self) -> Any:
+            tries.append(1)
+            if len(tries) == 1:
+                raise ValueError("a file is torn")
+            return registry.collect()
+
+    monkeypatch.setattr(otlp_metrics, "_SHORTEST_INTERVAL", 10.0)
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        export = MetricsExport(Torn(), Resource({"service.name": "shop"}), {"OTEL_METRIC_EXPORT_INTERVAL": "0"})
+        eventually(lambda: "waiting" in dict(collector.metrics), 10)
+        export.end(10)
