@@ -22,6 +22,8 @@ logger.addFilter(RepeatFilter())
 
 #: Seconds that the function may take; less than the 10 that confluent-kafka waits for the first token of a client.
 CALL_WITHIN: Final = 5.0
+#: Seconds after which a call that has not returned is given up, and the function called again.
+GIVEN_UP_AFTER: Final = 60.0
 #: The share of a token's lifetime for which other clients get it too. librdkafka renews its own at 0.8 of the rest.
 SHARED_FOR: Final = 0.5
 #: A token that lasts longer is one whose lifetime is in milliseconds.
@@ -113,8 +115,8 @@ class OAuthTokenSource:
             self._pid, self._lock, self._call = os.getpid(), Lock(), None
 
     def _ask(self, config: str) -> Any:
-        """Call the function in a thread; one that has not returned is waited for again, not called again."""
-        if self._call is None:
+        """Call the function in a thread; one that has not returned is waited for again, and after a minute given up."""
+        if self._call is None or time.monotonic() >= self._called_at + GIVEN_UP_AFTER:
             self._called_at = time.monotonic()
             self._call = start_call("oauth token", partial(self._function, config))
         call, taken = self._call, time.monotonic() - self._called_at

@@ -81,6 +81,25 @@ def test_a_function_that_hangs_is_waited_for_once_and_not_called_again(monkeypat
     assert calls == [1]
 
 
+def test_a_call_that_never_returns_is_given_up_after_a_minute(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(oauth_token, "CALL_WITHIN", 0.05)
+    ended, calls = threading.Event(), []
+
+    def token(_: str) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            ended.wait(30)
+        return SECRET, time.time() + 60
+
+    hung = source(token)
+    with pytest.raises(TokenUnavailable, match="has not returned for"):
+        hung.fetch("")
+    hung._called_at -= oauth_token.GIVEN_UP_AFTER
+    monkeypatch.setattr(oauth_token, "CALL_WITHIN", 5)
+    assert hung.fetch("").value == SECRET
+    ended.set()
+
+
 def test_a_function_that_raises_timeouterror_has_returned():
     def token(_: str) -> Any:
         raise TimeoutError("the issuer")
