@@ -39,14 +39,17 @@ def run_helm(*arguments: str) -> str:
 
 def render_chart(values: Mapping[str, str], templates: tuple[str, ...] = (), kubernetes: str = KUBERNETES[-1]) -> str:
     """Return the manifests that the chart makes with these values."""
-    settings = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    chosen = {"image.repository": CHART.name, **values}
+    settings = [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]
     shown = [word for template in templates for word in ("--show-only", f"templates/{template}.yaml")]
     return run_helm("template", CHART.name, str(CHART), "--kube-version", kubernetes, *settings, *shown)
 
 
 def manifest_files() -> dict[Path, str]:
     """Return each file of `deploy/kubernetes` that Helm makes, with its text."""
-    return {FOLDER / name: HEAD + render_chart(values, templates) for name, (values, templates) in MANIFESTS.items()}
+    texts = {FOLDER / name: render_chart(values, templates) for name, (values, templates) in MANIFESTS.items()}
+    # An overlay sets the namespace of objects, and not that within an expression.
+    return {file: HEAD + text.replace('namespace="default",', "") for file, text in texts.items()}
 
 
 if __name__ == "__main__":

@@ -303,7 +303,7 @@ BRIDGE_BLOCKED: Final = ProblemRow(
     (
         AlertRule(
             "NoBridgeConsumes",
-            "sum(bridge_ready) < 1",
+            "sum by (namespace, job) (bridge_ready) < 1",
             "no bridge consumes and hands off; see /readyz and bridge status",
             "1m",
         ),

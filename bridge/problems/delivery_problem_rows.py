@@ -250,7 +250,8 @@ RECORDER_DOWN: Final = ProblemRow(
     (
         AlertRule(
             "NobodyRecordsDeadLetters",
-            "max(bridge_deadletters_recorder_ready) < 1 or absent(bridge_deadletters_recorder_ready)",
+            "max by (namespace, job) (bridge_deadletters_recorder_ready) < 1 "
+            "or absent(bridge_deadletters_recorder_ready)",
             "dead letters are not recorded in the database; see the recorder's /readyz",
             "5m",
         ),

@@ -19,7 +19,11 @@ RULES: Final = ROOT / "deploy" / "alerts.yml"
 Series = dict[str, str]
 INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
     "NoBridgeRuns": ({}, {'bridge_ready{instance="a"}': "0x40"}),
-    "NoBridgeConsumes": ({'bridge_ready{instance="a"}': "0x40"}, {'bridge_ready{instance="a"}': "1x40"}),
+    # Another group's bridges, or its recorder, do not stand in for those of this one.
+    "NoBridgeConsumes": (
+        {'bridge_ready{job="orders",instance="a"}': "0x40", 'bridge_ready{job="mails",instance="b"}': "1x40"},
+        {'bridge_ready{job="orders",instance="a"}': "0x40", 'bridge_ready{job="orders",instance="b"}': "1x40"},
+    ),
     "ATopicIsHalted": ({'bridge_halted{topic="t"}': "1x40"}, {'bridge_halted{topic="t"}': "0x40"}),
     "AHandlerIsHalted": (
         {
@@ -150,8 +154,11 @@ INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
         {'bridge_deadletters_missed_total{topic="t"}': "0x40"},
     ),
     "NobodyRecordsDeadLetters": (
-        {"bridge_deadletters_recorder_ready": "0x40"},
-        {"bridge_deadletters_recorder_ready": "1x40"},
+        {
+            'bridge_deadletters_recorder_ready{job="orders"}': "0x40",
+            'bridge_deadletters_recorder_ready{job="mails"}': "1x40",
+        },
+        {'bridge_deadletters_recorder_ready{job="orders"}': "1x40"},
     ),
     "TheRecorderIsBehind": (
         {'bridge_deadletters_lag_records{topic="t"}': "1001x40"},

@@ -21,6 +21,10 @@ ALL: Final = {
     "volumes[0].secret.secretName": "kafka-ca",
     "volumeMounts[0].name": "certificates",
     "volumeMounts[0].mountPath": "/etc/kafka",
+    "serviceAccountName": "shop",
+    "nodeSelector.disk": "ssd",
+    "tolerations[0].operator": "Exists",
+    "recorder.arguments[0]": r"--topics=a.DLT\,b.DLT",
     "workers[0].name": "default",
     "workers[0].queues": r"orders\,mails",
     "workers[0].concurrency": "4",
@@ -75,3 +79,20 @@ def test_the_chart_makes_valid_manifests_of_other_values(values: Mapping[str, st
             each for each in made if each["metadata"]["name"].endswith("worker-default") and "template" in each["spec"]
         )
         assert "replicas" not in worker["spec"], "the autoscaler sets it"
+        pods = [each["spec"]["template"]["spec"] for each in made if "template" in each["spec"]]
+        assert {pod.get("serviceAccountName") for pod in pods} == {"shop"}
+        assert [pod["nodeSelector"] for pod in pods] == [{"disk": "ssd"}] * len(pods)
+        commands = [pod["containers"][0]["command"] for pod in pods]
+        assert "--topics=a.DLT,b.DLT" in next(words for words in commands if "record" in words)
+
+
+def test_the_chart_asks_for_an_image_and_writes_numbers_and_the_alerts_of_its_release():
+    command = ("template", "shop", str(CHART), "--namespace", "orders", "--kube-version", KUBERNETES[-1])
+    with pytest.raises(RuntimeError, match="name your own image"):
+        run_helm(*command)
+    # As a values file has it: --set would make it an integer.
+    number = ("--set-json", "environment.KAFKA_FETCH_MAX_BYTES=1048576")
+    made = run_helm(*command, "--set", "image.repository=shop,prometheusRule.enabled=true", *number)
+    assert 'value: "1048576"' in made
+    for metric in ("bridge_ready", "bridge_deadletters_recorder_ready"):
+        assert f'absent({metric}{{namespace="orders",job="shop-metrics"}})' in made

@@ -98,6 +98,8 @@ def test_every_command_of_the_bridge_is_one():
     for words in commands:
         if words[0] == "bridge":
             parse_bridge(words[1:])
+            # Workers have WORKER_LOG_FORMAT; a Job's lines are the command's answer.
+            assert words[-2:] == ["--log-format", "json"] or words[-1] == "migrate"
     assert len([words for words in commands if words[0] == "bridge"]) == 4
 
 
@@ -144,6 +146,9 @@ def test_prometheus_scrapes_every_process_that_has_metrics_and_may_reach_it():
         assert name not in ("metrics",) or (labels.get(name) == value) == (port["name"] == "metrics")
         assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
     assert [rule["ports"][0]["port"] for rule in policy["spec"]["ingress"]] == ["metrics", "http"]
+    # Prometheus' operator calls a job like the Service.
+    jobs = re.findall(r"absent\(\w+(.*?)\)", str(find_one("PrometheusRule")))
+    assert jobs == [f'{{job="{service["metadata"]["name"]}"}}'] * 2
 
 
 def test_the_autoscaler_asks_for_metrics_that_there_are_and_scales_a_deployment_from_zero():

@@ -73,10 +73,18 @@ def _python_versions(project: dict[str, Any]) -> set[str]:
     return {line for line in project["classifiers"] if line.startswith("Programming Language")}
 
 
-def test_the_image_is_labelled_with_the_version_and_the_words_of_the_distribution():
+def test_the_image_and_the_chart_have_the_version_and_the_words_of_the_distribution():
     dockerfile = (ROOT / "Dockerfile").read_text()
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', dockerfile))
     project = PROJECT["project"]
+    chart = dict(
+        re.findall(
+            r"^(version|appVersion): \W?([\w.]+)",
+            (ROOT / "deploy/helm/celery-kafka-bridge/Chart.yaml").read_text(),
+            re.MULTILINE,
+        )
+    )
+    assert chart == {"version": project["version"], "appVersion": project["version"]}
     assert labels == {
         "title": project["name"],
         "description": project["description"],

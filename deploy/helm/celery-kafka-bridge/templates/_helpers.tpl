@@ -6,8 +6,9 @@ app.kubernetes.io/component: {{ .component }}
 
 {{- define "bridge.image" -}}
 {{- $image := .Values.image -}}
-{{- if $image.digest }}{{ $image.repository }}@{{ $image.digest }}
-{{- else }}{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
+{{- $repository := required "image.repository: name your own image, FROM the project's Dockerfile" $image.repository -}}
+{{- if $image.digest }}{{ $repository }}@{{ $image.digest }}
+{{- else }}{{ $repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{- define "bridge.command" -}}
@@ -20,9 +21,10 @@ exec:
 {{- end }}
 
 {{- define "bridge.environment" -}}
+{{- /* A number of a values file is a float64, which would be written as 1e+06. */}}
 {{- range $name, $value := .variables }}
 - name: {{ $name }}
-  value: {{ $value | quote }}
+  value: {{ ternary (toJson $value) $value (kindIs "float64" $value) | quote }}
 {{- end }}
 {{- range $name, $from := .secrets }}
 - name: {{ $name }}
@@ -43,6 +45,15 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 volumes:
   - name: tmp
