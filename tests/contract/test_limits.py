@@ -47,7 +47,7 @@ def test_without_a_burst_as_many_start_and_never_more(limits: LimitLedger) -> No
     assert all(world.count(second, second + 1) <= 63 for second in range(60))
 
 
-@pytest.mark.parametrize("rate", [0.5, 1, 1_000])
+@pytest.mark.parametrize("rate", [0.5, 1, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_slow_and_fast_limits_are_exact(limits: LimitLedger, rate: float) -> None:
     world = LimitWorld(limits, "bank", LimitTerms(rate, max(1, int(rate))))
     seconds = 20 if rate > 50 else 300

@@ -64,6 +64,7 @@ def test_a_search_finds_what_is_in_all_other_partitions_and_says_what_it_could_n
     assert [f"{orders}-{number}-0, of" in printed for number in range(4)] == [True, True, False, True]
 
 
+@pytest.mark.slow
 def test_what_is_parked_where_nobody_can_read_is_neither_found_nor_missing(
     embedded: EmbeddedKafka, redis_url: str, topic_prefix: str, tmp_path: Path
 ):
@@ -107,6 +108,7 @@ def test_what_needs_every_partition_names_the_one_that_cannot_be_read(lame: Stac
     assert f"Kafka answers, and cannot read {orders}-2: {NO_LEADER}" in printed
 
 
+@pytest.mark.slow
 def test_a_bridge_consumes_the_other_partitions_is_ready_and_names_it(embedded: EmbeddedKafka, lame: Stack):
     orders = lame.topic("orders")
     bridge = lame.bridge()

@@ -21,7 +21,7 @@ def ran(program: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("library", ["alembic", "jsonpointer"])
+@pytest.mark.parametrize("library", [pytest.param("alembic", marks=pytest.mark.slow), "jsonpointer"])
 def test_a_desk_command_without_its_extra_says_in_a_line_what_to_install(library: str):
     ended = ran(WITHOUT.format(library=library))
     assert ended.returncode == NOT_FOUND

@@ -58,8 +58,8 @@ def completed(folder: Path, line: str, **environ: str) -> list[str]:
         pytest.param("bridge deadletters list --status re", ["replaying", "resolved"], marks=pytest.mark.slow),
         pytest.param("bridge deadletters list --reason e", ["exhausted", "expired"], marks=pytest.mark.slow),
         ("bridge deadletters replay --handler ", ["shop_handlers.charge", "shop_handlers.refund"]),
-        ("bridge deadletters replay --topic o", ["orders"]),
-        ("bridge deadletters simulate shop_handlers.r", ["shop_handlers.refund"]),
+        pytest.param("bridge deadletters replay --topic o", ["orders"], marks=pytest.mark.slow),
+        pytest.param("bridge deadletters simulate shop_handlers.r", ["shop_handlers.refund"], marks=pytest.mark.slow),
         pytest.param("bridge deadletters sim", ["simulate"], marks=pytest.mark.slow),
     ],
 )
