@@ -14,6 +14,7 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions, 
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.second_person import is_planner, needs_second_person
 from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay import plan_service
 from bridge.deadletters.replay.fixed_group_replay import check_fixed_groups
 from bridge.deadletters.replay.plan_progress import PlanApproval, PlanProgressReader
 from bridge.deadletters.replay.plan_runner import resume_plans
@@ -86,21 +87,48 @@ def test_the_planner_cannot_approve_it_by_another_account_or_token(guarded, data
     assert guarded.approve(plan.id, "token of bob").state is PlanState.APPLYING
 
 
-def test_a_plan_that_was_rejected_is_never_done(guarded, database):
+def test_a_plan_that_was_rejected_is_never_done_also_by_a_process_without_the_setting(plans, guarded, database):
     plan = make(guarded)
     guarded.approve(plan.id, "ann")
     assert guarded.stop(plan.id, "bob", "the wrong group").stopped == "rejected by bob: the wrong group"
     for name in ("ann", "bob"):
-        with pytest.raises(PlanRefused, match="was rejected by bob: the wrong group, and nobody approved it"):
-            guarded.approve(plan.id, name)
+        for process in (guarded, above(plans, 5), plans):
+            with pytest.raises(PlanRefused, match="was rejected by bob: the wrong group, and nobody approved it"):
+                process.approve(plan.id, name)
     assert acts(database, plan)[-1] == ("reject", "bob")
 
 
-def test_its_planner_may_withdraw_it(guarded, database):
+def test_its_planner_may_withdraw_it_and_then_makes_a_new_one(plans, guarded, database):
     plan = make(guarded)
     guarded.approve(plan.id, "ann")
     assert guarded.stop(plan.id, "ann").stopped == "stopped by ann"
     assert acts(database, plan)[-1] == ("stop", "ann")
+    for process in (guarded, plans):
+        with pytest.raises(PlanRefused, match="was stopped by ann, and nobody approved it: make a new plan"):
+            process.approve(plan.id, "ann")
+
+
+@pytest.mark.parametrize("new_database", ["postgresql"], indirect=True)
+@pytest.mark.servers
+def test_a_decision_on_a_plan_lets_nobody_else_decide_until_it_is_made(guarded, database, monkeypatch):
+    """SQLite has one transaction at a time that writes."""
+    free = []
+
+    def look(plan, person):
+        query = tables.plans.select().where(tables.plans.c.id == plan.id).with_for_update(skip_locked=True)
+        with database.writing() as connection:
+            free.append(connection.execute(query).all())
+        return is_planner(plan, person)
+
+    awaiting = [make(guarded) for _ in range(3)]
+    for plan in awaiting:
+        guarded.approve(plan.id, "ann")
+    seen = PlanProgressReader(database).read_progress(awaiting[0].id)
+    monkeypatch.setattr(plan_service, "is_planner", look)
+    assert guarded.decide(awaiting[0].id, "bob", PlanApproval(seen.key, seen.left)).approved_by == "bob"
+    assert guarded.approve(awaiting[1].id, "bob").approved_by == "bob"
+    assert guarded.stop(awaiting[2].id, "bob").stopped == "rejected by bob"
+    assert free == [[], [], []]
 
 
 def test_what_is_approved_is_what_was_planned_and_as_it_was_seen(guarded, database):

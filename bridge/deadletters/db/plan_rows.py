@@ -60,13 +60,15 @@ def note_plan_counts(connection: Connection, id_: int, counts: PlanCounts) -> No
     _update_plan(connection, id_, counts=json.dumps(counts.to_data()))
 
 
-def read_plan(connection: Connection, id_: int, *, counts: bool = True) -> BulkPlan | None:
+def read_plan(connection: Connection, id_: int, *, counts: bool = True, lock: bool = False) -> BulkPlan | None:
     """Return a plan.
 
     Parameters:
         counts: whether its items are counted by state.
+        lock: whether nobody else may change it until the transaction ends.
     """
-    row = connection.execute(select(plans).where(plans.c.id == id_)).one_or_none()
+    query = select(plans).where(plans.c.id == id_)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         return None
     return _build_plan(row, plan_item_rows.count_item_states(connection, [id_]).get(id_, {}) if counts else {})

@@ -34,16 +34,17 @@ _NOT_DONE: Final = (PlanItemState.SKIPPED, PlanItemState.REFUSED, PlanItemState.
 TAKEN_UP_WITHIN: Final = 10_000
 
 
-def require_plan(connection: Connection, id_: int, *, counts: bool = True) -> BulkPlan:
+def require_plan(connection: Connection, id_: int, *, counts: bool = True, lock: bool = False) -> BulkPlan:
     """Return a plan.
 
     Parameters:
         counts: whether its items are counted by state.
+        lock: whether nobody else may change it until the transaction ends.
 
     Raises:
         NoSuchPlan: there is none of that number.
     """
-    plan = plan_rows.read_plan(connection, id_, counts=counts)
+    plan = plan_rows.read_plan(connection, id_, counts=counts, lock=lock)
     if plan is None:
         raise NoSuchPlan(f"There is no plan {id_}: bridge deadletters plans lists them.")
     return plan

@@ -236,7 +236,7 @@ class PlanService:
             PlanChanged: the plan, or a letter of it, has changed since the person saw it.
         """
         with self.database.writing() as connection:
-            plan = require_plan(connection, id_)
+            plan = require_plan(connection, id_, lock=True)
             require_unchanged_plan(connection, plan, by, decision.key)
             if plan.state in (PlanState.PLANNED, PlanState.AWAITING):
                 require_untaken_letters(connection, plan, decision.left)
@@ -264,7 +264,7 @@ class PlanService:
             PlanChanged: it has changed since the person saw it.
         """
         with self.database.writing() as connection:
-            plan = require_plan(connection, id_)
+            plan = require_plan(connection, id_, lock=True)
             if key:
                 require_unchanged_plan(connection, plan, by, key)
             rejects = plan.state is PlanState.AWAITING and not is_planner(
@@ -323,7 +323,7 @@ class PlanService:
     def _begin(self, id_: int, by: str, who: str | None = None) -> bool:
         """Mark a plan as being applied, with a lease of this process if it gives its name; as `_move_on`."""
         with self.database.writing() as connection:
-            return self._move_on(connection, require_plan(connection, id_), by, who)
+            return self._move_on(connection, require_plan(connection, id_, lock=True), by, who)
 
     @property
     def _above(self) -> int | None:
@@ -333,16 +333,21 @@ class PlanService:
         """Return whether a plan that is to be applied awaits a second person, whatever process let it pass."""
         if self._above is None:
             return False
-        plan = plan_rows.read_plan(connection, id_)
+        plan = plan_rows.read_plan(connection, id_, lock=True)
         if plan is None or plan.state is not PlanState.APPLYING or not needs_second_person(plan, self._above):
             return False
         _await_second_person(connection, plan, plan.by)
         return True
 
     def _move_on(self, connection: Connection, plan: BulkPlan, by: str, who: str | None = None) -> bool:
-        """Mark a plan as being applied; return false if it awaits a second person now."""
-        if needs_second_person(plan, self._above):
-            _require_unrejected_plan(plan)
+        """Mark a plan as being applied; return false if it awaits a second person now.
+
+        Parameters:
+            plan: it is locked, so that nobody stops or rejects it meanwhile.
+        """
+        needs_approval = needs_second_person(plan, self._above)
+        _require_unrejected_plan(connection, plan, needs_approval)
+        if needs_approval:
             if is_planner(plan, account_rows.find_person(connection, by)):
                 _await_second_person(connection, plan, by)
                 return False
@@ -403,8 +408,11 @@ class PlanService:
                 plan_rows.release_plan(connection, id_, who)
 
 
-def _require_unrejected_plan(plan: BulkPlan) -> None:
-    if plan.state in plan_rows.ENDED_EARLY:
+def _require_unrejected_plan(connection: Connection, plan: BulkPlan, needs_approval: bool) -> None:
+    """Require that a plan was not stopped while it awaited a second person, whatever this process's setting is."""
+    if plan.state not in plan_rows.ENDED_EARLY or plan.approved_by or plan.began_at is not None:
+        return
+    if needs_approval or any(act.what == "request" for act in audit_rows.read_history(connection, plan_id=plan.id)):
         raise PlanRefused(f"Plan {plan.id} was {plan.stopped or plan.state}, and nobody approved it: make a new plan.")
 
 
