@@ -47,7 +47,19 @@ NOT_ALONE: Final = {
 OF_OTHERS: Final = {
     **{f"kafka-{name}.sh": "of Apache Kafka" for name in ("configs", "consumer-groups", "topics", "transactions")},
     **dict.fromkeys(
-        ("chronyc", "cp", "curl", "grep", "printf", "sort", "systemctl", "timedatectl", "uniq", "useradd"),
+        (
+            "chronyc",
+            "cp",
+            "curl",
+            "grep",
+            "printf",
+            "sort",
+            "systemctl",
+            "systemd-run",
+            "timedatectl",
+            "uniq",
+            "useradd",
+        ),
         "of the system",
     ),
     "helm": "of Helm",

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from bridge.settings.setting_defaults import EnvironmentSettings
 from tests.doc_blocks import ROOT, parse_bridge
 
 UNITS: Final = {file.name: file.read_text() for file in sorted((ROOT / "deploy" / "systemd").iterdir())}
@@ -28,7 +29,7 @@ def test_each_process_has_a_unit_and_each_command_is_one():
     ]
     for words in commands:
         if words[0] == "bridge":
-            parse_bridge(words[1:])
+            parse_bridge([word for word in words[1:] if word != "$OPTIONS"])
     assert [words[:4] for words in commands if words[0] != "bridge"] == [["celery", "-A", "tasks", "worker"]]
 
 
@@ -44,6 +45,18 @@ def test_the_units_take_the_same_rights_away():
     hardened = {text.partition("NoNewPrivileges=yes")[2] for text in UNITS.values()}
     assert len(hardened) == 1
     assert "ProtectSystem=strict" in hardened.pop()
+
+
+def test_the_page_puts_the_database_where_the_units_write_and_gives_the_second_worker_a_port_of_its_own():
+    page = (ROOT / "docs" / "how-to" / "systemd.md").read_text()
+    (folder,) = set(re.findall(r"sqlite:///(/var/lib/[\w-]+)/", page))
+    owners = {name for name, text in UNITS.items() if f"StateDirectory={folder.rpartition('/')[2]}\n" in text}
+    assert {"celery-kafka-console.service", "celery-kafka-recorder.service"} <= owners
+    ports = {
+        str(field.default) for name, field in EnvironmentSettings.model_fields.items() if name.endswith("_PORT")
+    } | {"8093"}
+    (port,) = re.findall(r"^echo WORKER_METRICS_PORT=(\d+) > /etc/celery-kafka-bridge/worker-2$", page, re.MULTILINE)
+    assert port not in ports
 
 
 @pytest.mark.servers
