@@ -5,9 +5,10 @@ decimal a number, bytes are text with a character for each byte. What it cannot 
 """
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from io import BytesIO
 from math import isfinite
 from typing import Any, Final
@@ -33,6 +34,11 @@ _TYPES_OF_LOGIC: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(_TICKS, ("long",)),
 }
 _INTEGERS: Final = {"int": 31, "long": 63}
+#: The largest number of a double.
+_MOST: Final = Decimal(sys.float_info.max)
+#: Moves the point of a decimal and rounds no digit.
+_EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_AMBIGUOUS: Final = "JSON cannot say which branch of a union it has: edit its bytes, as a file"
 _NO_NUMBERS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NAMES_OF_NO_NUMBERS: Final = {str(number): name for name, number in _NO_NUMBERS.items()}
 
@@ -75,6 +81,10 @@ class AvroFormat:
         """
         return _write_json(self._to_tree(self._root, self._read_plain(frame.body)))
 
+    def check_fit(self, frame: SchemaFrame) -> None:
+        """Raise ValueUnfit if the bytes do not fit the schema, whether JSON can say them or not."""
+        self._read_plain(frame.body)
+
     def from_json(self, text: str, frame: SchemaFrame) -> bytes:
         """Return the record's value with the content of a JSON text.
 
@@ -95,7 +105,7 @@ class AvroFormat:
             return
         again = self._encode(json.loads(self.to_json(frame), parse_float=Decimal))
         if again != frame.body and repr(self._read_plain(again)) != repr(before):
-            raise ValueUnfit("JSON cannot say which branch of a union it has: edit its bytes, as a file")
+            raise ValueUnfit(_AMBIGUOUS)
 
     def _encode(self, tree: Any) -> bytes:
         written = BytesIO()
@@ -104,6 +114,8 @@ class AvroFormat:
             schemaless_writer(written, self._plain, datum)
         except Exception as error:
             raise ValueUnfit(f"it does not fit ({type(error).__name__})") from None
+        # The library may have chosen another branch of a union.
+        self._to_tree(self._root, self._read_plain(written.getvalue()))
         return written.getvalue()
 
     def _read_plain(self, body: bytes) -> Any:
@@ -144,8 +156,10 @@ class AvroFormat:
         if isinstance(datum, tuple):
             name, datum = datum
             return next(each for each in union if _name_of(self._resolve(each)) == name), datum
-        kinds = _KINDS[type(datum)]
-        return next(each for each in union if self._resolve(each)["type"] in kinds), datum
+        branches = [each for each in map(self._resolve, union) if _may_have(each, datum)]
+        if len({(each.get("logicalType"), each.get("scale")) for each in branches}) > 1:
+            raise ValueUnfit(_AMBIGUOUS)
+        return branches[0], datum
 
     def _from_tree(self, schema: Any, tree: Any, at: tuple[str, ...]) -> Any:
         schema = self._resolve(schema)
@@ -214,6 +228,15 @@ _KINDS: Final = {
     list: ("array",),
     dict: ("map",),
 }
+
+
+def _may_have(schema: Any, datum: Any) -> bool:
+    kind = schema["type"]
+    return kind in _KINDS[type(datum)] and (kind not in _INTEGERS or _has_bits(kind, datum))
+
+
+def _has_bits(kind: str, number: int) -> bool:
+    return -(1 << _INTEGERS[kind]) <= number < (1 << _INTEGERS[kind])
 
 
 def _parse(parts: list[str]) -> Any:
@@ -286,14 +309,15 @@ def _unfit(at: tuple[str, ...], words: str) -> ValueUnfit:
 
 
 def _logic_of(schema: Any) -> str:
-    """Return the logical type of a schema; empty without one, or with one of another type, which Avro ignores."""
+    """Return the logical type of a schema; empty without one, or with an invalid one, which Avro ignores."""
     logic = str(schema.get("logicalType", ""))
-    return logic if schema["type"] in _TYPES_OF_LOGIC.get(logic, ()) else ""
+    is_valid = schema["type"] in _TYPES_OF_LOGIC.get(logic, ()) and (logic != "decimal" or schema.get("precision"))
+    return logic if is_valid else ""
 
 
 def _decimal_of(schema: Any, datum: bytes) -> Any:
     if _logic_of(schema) == "decimal":
-        return Decimal(int.from_bytes(datum, signed=True)).scaleb(-schema.get("scale", 0))
+        return Decimal(int.from_bytes(datum, signed=True)).scaleb(-schema.get("scale", 0), _EXACT)
     return datum.decode("latin-1")
 
 
@@ -304,7 +328,7 @@ def _time_of(schema: Any, datum: Any) -> Any:
         if logic == "date":
             return (_DAY + timedelta(days=datum)).isoformat()
         if logic in _TICKS:
-            text = (_EPOCH + datum * timedelta(seconds=1) / _TICKS[logic]).isoformat()
+            text = (_EPOCH + timedelta(microseconds=datum * 1_000_000 // _TICKS[logic])).isoformat()
             return text.removesuffix("+00:00") + ("" if logic.startswith("local") else "Z")
     except OverflowError:
         pass
@@ -322,17 +346,13 @@ def _from_primitive(schema: Any, tree: Any, at: tuple[str, ...]) -> Any:
     if kind in ("bytes", "fixed"):
         return _from_decimal(schema, tree, at) if logic == "decimal" else _from_octets(schema, tree, at)
     if kind in ("float", "double") and not isinstance(tree, bool):
-        if isinstance(tree, int | Decimal):
+        if isinstance(tree, int | Decimal) and abs(tree) <= _MOST:
             return float(tree)
         if isinstance(tree, str) and tree in _NO_NUMBERS:
             return _NO_NUMBERS[tree]
     if kind in _INTEGERS:
         number = _read_time(logic, tree, at) if isinstance(tree, str) else tree
-        if (
-            isinstance(number, int)
-            and not isinstance(number, bool)
-            and -(1 << _INTEGERS[kind]) <= number < (1 << _INTEGERS[kind])
-        ):
+        if isinstance(number, int) and not isinstance(number, bool) and _has_bits(kind, number):
             return number
     raise _unfit(at, f"takes {_WANTED.get(logic) or _WANTED.get(kind, kind)}")
 
@@ -373,12 +393,10 @@ def _from_decimal(schema: Any, tree: Any, at: tuple[str, ...]) -> bytes:
     scale, precision = schema.get("scale", 0), schema["precision"]
     if isinstance(tree, bool) or not isinstance(tree, int | Decimal):
         raise _unfit(at, "takes a number")
-    try:
-        unscaled = Decimal(tree).scaleb(scale)
-        whole = int(unscaled)
-    except (InvalidOperation, OverflowError, ValueError):
-        raise _unfit(at, f"takes a number of {precision} digits") from None
-    if whole != unscaled or len(str(abs(whole))) > precision:
+    number = Decimal(tree)
+    # An exponent of a few digits may say a number longer than memory.
+    whole = int(number.scaleb(scale, _EXACT)) if not number or number.adjusted() + scale < precision else None
+    if whole is None or Decimal(whole).scaleb(-scale, _EXACT) != number:
         raise _unfit(at, f"takes a number of {precision} digits, {scale} of them behind the point")
     if schema["type"] == "fixed":
         try:

@@ -61,6 +61,10 @@ class JsonSchemaFormat:
         except UnicodeDecodeError:
             raise ValueUnfit("it is no JSON") from None
 
+    def check_fit(self, frame: SchemaFrame) -> None:
+        """Raise ValueUnfit if the value does not fit the schema."""
+        self.decode(frame)
+
     def from_json(self, text: str, frame: SchemaFrame) -> bytes:
         """Return the record's value with a JSON text.
 

@@ -67,6 +67,10 @@ class ProtobufFormat:
         """
         return json.dumps(_to_tree(self._read(frame), text=True), ensure_ascii=False, separators=(",", ":"))
 
+    def check_fit(self, frame: SchemaFrame) -> None:
+        """Raise ValueUnfit if the bytes do not fit the schema, whether JSON can say them or not."""
+        self._read(frame)
+
     def from_json(self, text: str, frame: SchemaFrame) -> bytes:
         """Return the record's value with the content of a JSON text.
 

@@ -88,7 +88,10 @@ class ValueFormat(Protocol):
         """Return the value for a handler; raise ValueUnfit if it does not fit the schema."""
 
     def to_json(self, frame: SchemaFrame) -> str:
-        """Return the value as JSON; raise ValueUnfit if it does not fit the schema."""
+        """Return the value as JSON; raise ValueUnfit if it does not fit the schema, or JSON cannot say it."""
+
+    def check_fit(self, frame: SchemaFrame) -> None:
+        """Raise ValueUnfit if the bytes do not fit the schema, whether JSON can say them or not."""
 
     def from_json(self, text: str, frame: SchemaFrame) -> bytes:
         """Return a record's value with the content of a JSON text; raise ValueUnfit if that does not fit."""

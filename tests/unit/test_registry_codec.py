@@ -7,8 +7,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -19,7 +20,7 @@ from google.protobuf.struct_pb2 import Value
 from pydantic import BaseModel
 
 from bridge.deadletters.model.payload_codec import PayloadCodec
-from bridge.errors import RegistryUnavailable, ValueUnfit
+from bridge.errors import EditRefused, RegistryUnavailable, ValueUnfit
 from bridge.formats.avro_schema import AvroFormat
 from bridge.formats.protobuf_schema import ProtobufFormat
 from bridge.formats.schema_frame import SchemaFrame, read_frame
@@ -260,19 +261,63 @@ def test_a_logical_type_of_another_type_is_ignored_as_avro_says():
     assert found.from_json('"b"', framed) == frame(1, b"\2b")
 
 
-def test_a_value_that_no_library_reads_is_shown_as_bytes_and_breaks_no_recorder():
-    class Broken:
-        def find_format(self, schema: Any) -> Any:
-            return self
+def test_json_that_would_change_the_branch_of_a_union_is_refused_and_its_bytes_are_taken():
+    moments = [{"type": "long", "logicalType": "timestamp-millis"}, {"type": "int", "logicalType": "date"}]
+    found, framed = avro(["null", *moments], None)
+    with pytest.raises(ValueUnfit, match="which branch of a union"):
+        # The library writes the number of a date as a time.
+        found.from_json('"2024-10-04"', framed)
+    dated = replace(framed, body=b"\4" + write_avro("int", 20_000))
+    with pytest.raises(ValueUnfit, match="which branch of a union"):
+        found.to_json(dated)
+    after = frame(1, b"\4" + write_avro("int", 20_001))
+    assert PayloadCodec(Served(found)).write(after, dated.prefix + dated.body, ()) == after
+    # No date has this number.
+    timed = replace(framed, body=b"\2" + write_avro("long", 1_728_000_000_000))
+    assert found.to_json(timed) == '"2024-10-04T00:00:00Z"'
 
+
+def test_a_decimal_keeps_all_the_digits_of_its_schema():
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+    digits = "123456789012345678901234567890123456.78"
+    found, framed = avro(schema, Decimal(digits))
+    assert found.to_json(framed) == digits
+    assert found.from_json(digits, replace(framed, body=b"\2\0")) == framed.prefix + framed.body
+    for longer in ("1234567890123456789012345678901234567", "1e9999999999", "1e-9999999999"):
+        with pytest.raises(ValueUnfit, match="38 digits"):
+            found.from_json(longer, framed)
+
+
+def test_a_time_in_microseconds_is_iso_8601():
+    found, framed = avro({"type": "long", "logicalType": "timestamp-micros"}, -1)
+    assert found.to_json(framed) == '"1969-12-31T23:59:59.999999Z"'
+    assert found.to_json(replace(framed, body=write_avro("long", 1_795_000_000_000_000))) == '"2026-11-18T11:06:40Z"'
+
+
+@pytest.mark.parametrize("text", ["1" + "0" * 400, "1e400", "1e9999999999999999999"])
+def test_an_edit_to_a_number_that_a_double_has_not_is_refused(text):
+    found, framed = avro("double", 1.0)
+    with pytest.raises(EditRefused):
+        PayloadCodec(Served(found)).write(text.encode(), framed.prefix + framed.body, ())
+
+
+class Served(SchemaRegistry):
+    """A registry with one format."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def find_format(self, schema: int | str) -> Any:
+        return self.found
+
+
+def test_what_a_library_fails_at_is_shown_as_bytes_and_breaks_no_recorder():
+    class Broken:
         def to_json(self, framed: SchemaFrame) -> str:
             raise TypeError("secret")
 
-    assert PayloadCodec(cast(Any, Broken())).read(frame(1, b"x"), ()) == (
-        frame(1, b"x"),
-        "not read by schema 1: TypeError",
-        False,
-    )
+    value = frame(1, b"x")
+    assert PayloadCodec(Served(Broken())).read(value, ()) == (value, "not read by schema 1: TypeError", False)
 
 
 # JSON Schema
@@ -403,6 +448,9 @@ def test_an_edited_protobuf_message_keeps_its_id_and_its_index(registry, sale):
     assert '"id":9007199254740993' in text
     assert found.from_json(text, framed) == frame(sale, SALE)
     assert found.from_json(text.replace("PAID", "NEW"), framed) == frame(sale, SALE.replace(b"\x10\x01\x1a", b"\x1a"))
+    for no_message in (b"7", b"null"):
+        with pytest.raises(EditRefused, match="is no JSON from which"):
+            PayloadCodec(Served(found)).write(no_message, frame(sale, SALE), ())
     with pytest.raises(ValueUnfit, match="colour"):
         found.from_json('{"colour": 1}', framed)
 

@@ -102,19 +102,28 @@ class PayloadCodec:
             return value
         try:
             if frame.prefix and value.startswith(frame.prefix):
-                found.to_json(replace(frame, body=value.removeprefix(frame.prefix)))
+                found.check_fit(replace(frame, body=value.removeprefix(frame.prefix)))
                 return value
             return found.from_json(value.decode("utf-8", "surrogatepass"), frame)
         except ValueUnfit as error:
             raise EditRefused(f"It does not fit {_name(found, frame)}: {error}.") from None
-        except (ValueError, RecursionError):
-            if not frame.prefix and self.read(value, headers).is_decoded:
+        except Exception:
+            # With its schema in a header, the value may be the bytes.
+            if not frame.prefix and _fits(found, replace(frame, body=value)):
                 return value
-            raise EditRefused(f"It is no JSON, from which {_name(found, frame)} makes a value.") from None
+            raise EditRefused(f"It is no JSON from which {_name(found, frame)} makes a value.") from None
 
 
 #: The codec without a registry.
 PLAIN_PAYLOADS: Final = PayloadCodec(None)
+
+
+def _fits(found: ValueFormat, frame: SchemaFrame) -> bool:
+    try:
+        found.check_fit(frame)
+    except ValueUnfit:
+        return False
+    return True
 
 
 def _name(found: ValueFormat, frame: SchemaFrame) -> str:
