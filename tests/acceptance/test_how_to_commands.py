@@ -40,7 +40,6 @@ NOT_RUN: Final = {
     "export KAFKA_OAUTH_CB": "it needs a login: tests/integration/test_kafka_logins.py",
     "export CELERY_BROKER_URL='rediss:": "the Redis of this world has no TLS",
     "export CELERY_BROKER_URL='sentinel:": "tests/integration/test_sentinel.py has Sentinels",
-    "export CELERY_BROKER_URL=rediss://shop.cache": "its function signs for AWS",
 }
 #: What a reader puts in the place of a word of a page, by the word; `…` is a secret.
 PLACEHOLDERS: Final[dict[str, Callable[[PageWorld], str]]] = {
