@@ -6,7 +6,9 @@ from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import ledger_key
 from lossless.transport.redis_permissions import find_refused
 
-#: All of them take the key first. docs/how-to/redis-servers.md lists them with those of the transport.
+#: The page that lists what the ledger needs, with what the transport does.
+NEEDED: Final = "docs/how-to/redis-servers.md"
+#: All of them take the key first.
 LEDGER_COMMANDS: Final = (
     *("BITFIELD", "DEL", "EXISTS", "EXPIRE", "GET", "GETRANGE", "INCR", "MGET", "PERSIST", "PTTL", "SET", "SETRANGE"),
     *("HDEL", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HMGET", "HSET", "HSETNX"),
@@ -23,4 +25,6 @@ def find_refused_fates(ledger: Ledger) -> str | None:
         LedgerUnavailable: Redis is unavailable, or refuses to run scripts.
     """
     asked = [(command, ledger_key("check")) for command in LEDGER_COMMANDS]
-    return find_refused(lambda script, keys, args: ledger.run("check what it may do", script, keys, args), asked)
+    return find_refused(
+        lambda script, keys, args: ledger.run("check what it may do", script, keys, args), asked, NEEDED
+    )

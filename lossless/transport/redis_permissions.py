@@ -18,6 +18,9 @@ from lossless.transport.transport_scripts import CHECK_PERMISSIONS
 
 logger = get_logger("lossless.transport")
 
+#: The page that lists what the transport needs.
+NEEDED = "docs/concepts/lossless.md"
+
 HASH = ("DEL", "EXISTS", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HSET")
 LIST = ("BRPOP", "EXISTS", "LINDEX", "LLEN", "LMOVE", "LPUSH", "RPOP", "RPUSH")
 ASIDE = ("DEL", "EXISTS", "LINDEX", "LLEN", "LMOVE", "RPOP")
@@ -64,10 +67,13 @@ def list_needed_permissions(keys: TransportKeys, lists: Iterable[str]) -> list[t
     return [(command, key) for commands, key in on for command in commands]
 
 
-def describe_refusal(asked: list[tuple[str, str]], refused: Iterable[int]) -> str | None:
+def describe_refusal(asked: list[tuple[str, str]], refused: Iterable[int], page: str = NEEDED) -> str | None:
     """Return a sentence that says what to allow, or None if nothing is refused.
 
     A key on which every command is refused is named alone, and so is a command that is refused on all others.
+
+    Parameters:
+        page: lists what is needed.
     """
     wrong = {asked[place] for place in refused}
     keys = {key for _, key in wrong if key} - {key for command, key in asked if (command, key) not in wrong}
@@ -79,22 +85,21 @@ def describe_refusal(asked: list[tuple[str, str]], refused: Iterable[int]) -> st
     named = "; ".join(f"{name} {', '.join(sorted(some))}".strip() for name, some in parts if some)
     if not named:
         return None
-    return (
-        f"this Redis user is refused: {named}. Allow it (ACL SETUSER; docs/concepts/lossless.md lists what is needed)"
-    )
+    return f"this Redis user is refused: {named}. Allow it (ACL SETUSER; {page} lists what is needed)"
 
 
-def find_refused(run: RunScript, asked: list[tuple[str, str]]) -> str | None:
+def find_refused(run: RunScript, asked: list[tuple[str, str]], page: str = NEEDED) -> str | None:
     """Return a sentence that says which of these commands on these keys the user is refused, or None.
 
     Parameters:
         run: calls a script, raises redis-py's errors.
+        page: lists what is needed.
     """
     try:
         refused = run(CHECK_PERMISSIONS, [], [part for pair in asked for part in pair])
     except redis.ResponseError as error:
         return f"it could not be asked what is refused: {error}" if is_refusal(error) else None
-    return describe_refusal(asked, map(int, refused))
+    return describe_refusal(asked, map(int, refused), page)
 
 
 class RedisPermissions:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 from redis.client import Pipeline
 
-from bridge.ledger.redis_rights import LEDGER_COMMANDS
+from bridge.ledger.redis_rights import LEDGER_COMMANDS, find_refused_fates
 from tests.project_process import ROOT
 from tests.redis_user import read_rights
 
@@ -42,3 +43,8 @@ def test_the_check_asks_for_what_the_ledger_uses():
     files = [file for file in (ROOT / "bridge/ledger").rglob("*.*") if file.suffix in (".lua", ".py")]
     keyless = {"info", "time", "eval", "evalsha", "watch", "multi"}
     assert list_used_commands(files) - keyless == {name.lower() for name in LEDGER_COMMANDS}
+
+
+def test_whom_the_ledgers_redis_refuses_is_sent_to_the_page_that_lists_the_ledgers_commands():
+    ledger: Any = SimpleNamespace(run=lambda *_: [0])
+    assert "docs/how-to/redis-servers.md lists what is needed" in str(find_refused_fates(ledger))
