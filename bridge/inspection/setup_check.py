@@ -159,8 +159,8 @@ def find_unfit_quorum_queues(queues: Iterable[Queue]) -> Iterator[CheckFinding]:
         if "x-delivery-limit" not in arguments:
             yield CheckFinding(
                 "warning",
-                f"the quorum queue {queue.name!r} has no x-delivery-limit: RabbitMQ 4 drops a delivery that came 21 "
-                "times, as after that many killed workers. Leave the queue out of task_queues, or give it "
+                f"the quorum queue {queue.name!r} has no x-delivery-limit: RabbitMQ 4 drops a message that was "
+                "returned 21 times, for example by 21 killed workers. Leave the queue out of task_queues, or give it "
                 "queue_arguments={'x-queue-type': 'quorum', 'x-delivery-limit': 2147483647}.",
             )
         if queue.exchange.type == "direct":
