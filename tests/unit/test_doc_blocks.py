@@ -51,6 +51,7 @@ OF_OTHERS: Final = {
             "chronyc",
             "cp",
             "curl",
+            "echo",
             "grep",
             "printf",
             "sort",
