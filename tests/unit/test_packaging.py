@@ -96,5 +96,8 @@ def test_the_image_and_the_chart_have_the_version_and_the_words_of_the_distribut
 def test_a_release_is_built_from_the_tag_that_is_called_like_its_version():
     workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     assert 'tags: ["v*"]' in workflow
+    # The chart pulls the image by its appVersion.
+    assert "version=${GITHUB_REF_NAME#v}" in workflow
+    assert re.findall(r"^ +(?:- )?uses: (?!\S+@[0-9a-f]{40} # v)(.*)$", workflow, re.MULTILINE) == []
     assert "make dist" in workflow
     assert "id-token: write" in workflow
