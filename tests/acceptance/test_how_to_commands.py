@@ -61,7 +61,7 @@ BEFORE: Final[dict[str, Callable[[PageWorld], None]]] = {
     "--rate 200": PageWorld.bring_bank_back,
 }
 #: A line that sets variables and runs nothing. A block of such lines is what `bridge check` judges.
-SETTING: Final = re.compile(r"(export )?[A-Z_]+=(\"[^\"]*\"|\S*)(\s*#.*)?$")
+SETTING: Final = re.compile(r"(export )?([A-Z_]+=(\"[^\"]*\"|\S*)\s*)+(#.*)?$")
 #: What exits otherwise than with 0, and with what.
 EXIT_CODES: Final = {
     "bridge deadletters replay --group 1 --canary --wait": 3,  # the page shows a canary that stops
