@@ -166,6 +166,7 @@ PUBLIC: Final = {
     "HandlerTask": {"check_value", "decode", "retry"},
     "tasks.testing": {"outcome", "limit_key", "outcome_of", "outcomes", "unique_name", "Outcome"},
     "tasks.logs": {"WithDelivery"},
+    "bridge.deadletters.model.failure_group": {"find_failure_group"},
     "bridge.formats.user_database": {
         *("table", "outbox_table", "TABLE", "OUTBOX_TABLE", "CREATE_TABLE", "CREATE_OUTBOX_TABLE"),
     },
