@@ -40,6 +40,7 @@ def add_delay(successor: Successor) -> Successor:
 def undo_delay(message: Any, queues: Mapping[str, str]) -> None:
     """Name a message's queue in its delivery info, and drop the headers of its way through RabbitMQ's queues.
 
+    A message that came by the exchange of its queue's own name, without a wait, names its queue too.
     What is sent in its place (a retry, the rest of a batch, what a worker gives back) goes where `delivery_info` says.
 
     Parameters:
@@ -48,6 +49,8 @@ def undo_delay(message: Any, queues: Mapping[str, str]) -> None:
     sent = message.delivery_info
     key = str(sent.get("routing_key") or "")
     if not (delay := DELAY.match(key)):
+        if key in queues and sent.get("exchange") == queues[key]:
+            message.delivery_info = {**sent, "exchange": "", "routing_key": queues[key]}
         return
     key = key[delay.end() :]
     message.delivery_info = {**sent, "exchange": "", "routing_key": queues.get(key, key)}

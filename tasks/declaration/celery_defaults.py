@@ -61,9 +61,11 @@ def make_quorum_queue(name: str) -> Queue:
     """Return a quorum queue in which retries wait in RabbitMQ, as Celery has it, which needs a topic exchange.
 
     The number of messages that a worker may hold from a quorum queue is fixed: retries that wait in the worker would
-    hold up all others.
+    hold up all others. The routing key has no dots: RabbitMQ delivers what has waited to each queue whose key is the
+    last words of its key, so that what waits for `eu.shop` would reach `shop` too.
     """
-    return Queue(name, Exchange(name, "topic"), name, queue_arguments=QUORUM)
+    key = name.replace("%", "%25").replace(".", "%2E")
+    return Queue(name, Exchange(name, "topic"), key, queue_arguments=QUORUM)
 
 
 P = ParamSpec("P", default=...)

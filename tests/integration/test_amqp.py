@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery
+from kombu import Queue
+from kombu.transport.native_delayed_delivery import (
+    bind_queue_to_native_delayed_delivery_exchange,
+    declare_native_delayed_delivery_exchanges_and_queues,
+)
 
+from tasks.declaration.celery_defaults import make_quorum_queue
 from tests.delivery_checks import AUDITED, audit, choose, in_order, twice, wait_until_settled
 from tests.processes import Served, Stack, eventually
 from tests.servers.kafka import KafkaServer
@@ -60,6 +67,29 @@ def world(
         choose(stack, topics, lost_pauses=(0.2, 0.5), broker_transport_options={}, **settings)
         stack.make_topics(*topics)
         yield World(stack, rabbitmq)
+
+
+def test_what_waits_in_rabbitmq_returns_to_its_queue_and_not_to_one_whose_name_ends_the_same(
+    rabbitmq_4: RabbitmqServer, topic_prefix: str
+):
+    shop, eu_shop = queues = [make_quorum_queue(name) for name in (topic_prefix, f"eu.{topic_prefix}")]
+    app = Celery("names", broker=rabbitmq_4.url, set_as_current=False)
+    app.conf.update(task_default_queue_type="quorum", task_queues=queues)
+    with app.connection_for_write() as connection:
+        declare_native_delayed_delivery_exchanges_and_queues(connection, "quorum")
+        for queue in queues:
+            queue(connection).declare()
+            bind_queue_to_native_delayed_delivery_exchange(connection, queue)
+        app.send_task("charge", task_id="waits", queue=eu_shop.name, countdown=1)
+
+        def take(queue: Queue) -> str | None:
+            message = queue(connection.default_channel).get(no_ack=True)
+            return message and message.headers["id"]
+
+        assert eventually(lambda: take(eu_shop), 10, "its queue has it") == "waits"
+        # All queues that match have got it by now: what comes after it would be the second.
+        app.send_task("charge", task_id="next", queue=shop.name)
+        assert eventually(lambda: take(shop), 10, "the other queue has the next one") == "next"
 
 
 def done_once_each(stack: Stack, *placed: str) -> None:

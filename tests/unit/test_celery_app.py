@@ -89,9 +89,9 @@ def test_the_imports_of_celeryconfig_hold_without_handlers(make: Make):
 def test_quorum_queues_are_declared_so_that_retries_wait_in_rabbitmq_and_no_delivery_is_dropped(make: Make):
     app = make("task_default_queue_type = 'quorum'", "broker_url = 'amqp://'", BRIDGE_GROUP="shop")
     declare_queue(app, "shop.slow")
-    for name in ("shop", "shop.slow"):
+    for name, key in (("shop", "shop"), ("shop.slow", "shop%2Eslow")):
         queue = app.amqp.queues[name]
-        assert (queue.exchange.name, queue.exchange.type, queue.routing_key) == (name, "topic", name)
+        assert (queue.exchange.name, queue.exchange.type, queue.routing_key) == (name, "topic", key)
         assert queue.queue_arguments == {"x-queue-type": "quorum", "x-delivery-limit": 2**31 - 1}
 
 

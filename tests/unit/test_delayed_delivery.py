@@ -34,6 +34,12 @@ def test_a_message_that_has_waited_names_its_queue_and_nothing_of_its_way():
     assert message.headers == {"id": "1"}
 
 
+def test_a_message_that_came_by_its_queue_s_own_exchange_names_its_queue():
+    message = arrived("eu.shop", "eu%2Eshop")
+    undo_delay(message, {"eu%2Eshop": "eu.shop"})
+    assert message.delivery_info == {"exchange": "", "routing_key": "eu.shop", "redelivered": False}
+
+
 def test_a_message_that_has_not_waited_is_left_as_it_is():
     message = arrived("news", "1.0.shop")
     undo_delay(message, {"shop": "other"})
