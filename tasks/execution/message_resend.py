@@ -44,8 +44,8 @@ LOSS_HEADERS: Final = ("lost", "restored", "prefetched", LOSS_HISTORY)
 NOTED_FROM: Final = 10.0
 #: Seconds of a slot: retries due in one slot travel together.
 TOGETHER: Final = 0.1
-#: Seconds that a message waits at least in RabbitMQ, which counts whole ones: with the time that sending it takes.
-SHORTEST: Final = 1.5
+#: Seconds that a message waits at least in RabbitMQ, which counts whole ones.
+SHORTEST: Final = 1.0
 #: More than any count of retries: the policy limits them, not Celery.
 _NO_LIMIT: Final = 2**31
 
@@ -124,7 +124,9 @@ def send_on(
     _note_waiting(app, batch, delay)
     # Redis rewrites the whole message that others join: a few joining many cost more than they save.
     most = min(most, ENLARGES * len(batch.deliveries))
-    if delay and most > 1 and batch.order is None:
+    # With quorum queues Celery raises for a due time that is less than a second away once it publishes: a frozen
+    # process lets that time pass, but not a countdown.
+    if delay and most > 1 and batch.order is None and not detect_quorum_queues(app, "amqp")[0]:
         header, joins = to_joining(batch, options["headers"][HEADER], most)
         if options[GATES] != _gates(app, batch, again=False):
             # Failed deliveries wait at other gates than new ones.

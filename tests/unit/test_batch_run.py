@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from celery.app.trace import LOG_SUCCESS
 from celery.exceptions import Reject, Retry
+from kombu import Queue
 from kombu.exceptions import OperationalError
 
 from bridge.errors import LedgerUnavailable, PublishFailed, RecordTooLarge
@@ -30,6 +31,7 @@ from bridge.ledger.handler_costs import DeliveryCost
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from lossless.worker.run_outcome import ComeBack
 from tasks import Breaker, DeadLetter, RetryLater, StopConsuming, app, handler, logs
+from tasks.declaration.celery_defaults import make_quorum_queue
 from tasks.errors import DeadLettered, TopicHalted
 from tasks.execution import (
     batch_run,
@@ -866,11 +868,26 @@ def test_on_rabbitmq_a_retry_is_due_by_the_clock_of_the_worker_that_waits_for_it
     assert (sent[0].get("eta"), sent[0]["countdown"]) == (None, 5.0)
 
 
-def _app_on(driver: str, sent: list[dict[str, Any]]) -> Any:
+@pytest.mark.parametrize("most", [1, 500])
+def test_a_wait_in_rabbitmq_is_the_same_however_long_it_takes_to_send_it(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Celery refuses a due time that is less than a second away when it publishes."""
+    monkeypatch.setattr(redis_clock, "measure_clock_lead", lambda *_: 0.0)
+    sent: list[dict[str, Any]] = []
+    batch = Batch("h", "orders", 0, (Delivery(Message("orders", 0, 7), "h"),))
+    message_resend.send_on(_app_on("amqp", sent, make_quorum_queue("q")), batch, 0.3, {}, most=most)
+    assert (sent[0].get("eta"), sent[0]["countdown"]) == (None, message_resend.SHORTEST)
+
+
+def _app_on(driver: str, sent: list[dict[str, Any]], *queues: Queue) -> Any:
     """Return an app whose broker has this driver, and which keeps what it sends."""
     connection = SimpleNamespace(transport=SimpleNamespace(driver_type=driver))
     return SimpleNamespace(
-        tasks={}, send_task=lambda *_, **options: sent.append(options), connection_for_write=lambda: connection
+        amqp=SimpleNamespace(queues={queue.name: queue for queue in queues}),
+        tasks={},
+        send_task=lambda *_, **options: sent.append(options),
+        connection_for_write=lambda: connection,
     )
 
 
