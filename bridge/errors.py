@@ -201,6 +201,10 @@ class ValueUnfit(BridgeError):
     """A value does not fit the schema that it names, or names one that the registry does not have."""
 
 
+class SchemaPending(ValueUnfit):
+    """A value names a schema that the registry does not have; a registry that lags may have it within the minute."""
+
+
 class NoJson(BridgeError):
     """A value is no JSON, or cannot be written again without a loss."""
 

@@ -1,7 +1,8 @@
 """The schema registry: schemas by their id, each asked for once by a process, and the formats of their values.
 
 Confluent's client speaks to it, and to Apicurio by its API for that. A registry that is down is asked again after a
-pause; an unknown id is remembered for a minute. Its libraries are loaded with the first value that names a schema.
+pause. An unknown id may come within its first minute, and then is asked for once a minute. The libraries are loaded
+with the first value that names a schema.
 """
 
 import base64
@@ -10,15 +11,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from bridge.errors import RegistryUnavailable, ValueUnfit, how_to_install
+from bridge.errors import RegistryUnavailable, SchemaPending, ValueUnfit, how_to_install
 from bridge.formats.schema_frame import SchemaFrame
 
 #: Seconds that an answer may take, and until a registry that failed is asked again.
 ANSWER_WITHIN: Final = 5.0
 ASKED_AGAIN: Final = 5.0
-#: Seconds for which an unknown id is remembered, and the most of them.
+#: Seconds for which an unknown id may come yet, and for which it is remembered after them; the most of them.
+PENDING_FOR: Final = 60.0
 UNKNOWN_FOR: Final = 60.0
 MOST_UNKNOWN: Final = 1_000
 #: The shape in which a registry gives a Protobuf schema without its text: a descriptor as base64.
@@ -97,6 +99,20 @@ class ValueFormat(Protocol):
         """Return a record's value with the content of a JSON text; raise ValueUnfit if that does not fit."""
 
 
+class _UnknownSchema(NamedTuple):
+    """A schema that nothing here reads.
+
+    Attributes:
+        why: the registry does not have it, or has one of another kind.
+        pending_until: the time until which the registry may get it.
+        ask_at: the time at which it is asked for again.
+    """
+
+    why: str
+    pending_until: float
+    ask_at: float
+
+
 class SchemaRegistry:
     """A schema registry.
 
@@ -115,7 +131,7 @@ class SchemaRegistry:
         self._make, self._clock = make_client or _make_client, clock
         self._clients: dict[str, Any] = {}
         self._formats: dict[int | str, ValueFormat] = {}
-        self._unknown: OrderedDict[int | str, tuple[float, str]] = OrderedDict()
+        self._unknown: OrderedDict[int | str, _UnknownSchema] = OrderedDict()
         self._down_since: float | None = None
         self._ask_at, self._why = 0.0, ""
 
@@ -124,6 +140,7 @@ class SchemaRegistry:
 
         Raises:
             RegistryUnavailable: the registry did not tell.
+            SchemaPending: it has had no such schema for less than a minute.
             ValueUnfit: it has no such schema, or one that nothing here reads.
         """
         found = self._formats.get(schema)
@@ -147,9 +164,9 @@ class SchemaRegistry:
             client.close()
 
     def _fetch_format(self, schema: int | str) -> ValueFormat:
-        until, why = self._unknown.get(schema, (0.0, ""))
-        if self._clock() < until:
-            raise ValueUnfit(why)
+        unknown = self._unknown.get(schema)
+        if unknown is not None and (now := self._clock()) < unknown.ask_at:
+            raise _make_error(unknown, now)
         found = self._fetch(schema, "")
         try:
             return self._build_format(schema, found)
@@ -226,7 +243,8 @@ class SchemaRegistry:
             if isinstance(code, int) and code // 100 in _ABSENT:
                 self._down_since = None
                 said = f"schema {schema}" if isinstance(schema, int) or "-" in schema else schema
-                raise self._remember_unknown(schema, f"the schema registry {self.options.url} has no {said}") from None
+                why = f"the schema registry {self.options.url} has no {said}"
+                raise self._remember_unknown(schema, why, PENDING_FOR) from None
             self._why = f"the schema registry {self.options.url} is unavailable: {_explain(error, status)}"
             self._down_since = now if self._down_since is None else self._down_since
             self._ask_at = self._clock() + ASKED_AGAIN
@@ -234,12 +252,23 @@ class SchemaRegistry:
         self._down_since = None
         return answer
 
-    def _remember_unknown(self, schema: int | str, why: str) -> ValueUnfit:
-        self._unknown[schema] = (self._clock() + UNKNOWN_FOR, why)
+    def _remember_unknown(self, schema: int | str, why: str, pending: float = 0.0) -> ValueUnfit:
+        now, before = self._clock(), self._unknown.get(schema)
+        if before is not None:
+            until = before.pending_until
+        else:
+            # Of so many, some are forgotten before their minute is over: no value may be put off for ever.
+            until = now + pending if len(self._unknown) < MOST_UNKNOWN else now
+        unknown = _UnknownSchema(why, until, now + (ASKED_AGAIN if now < until else UNKNOWN_FOR))
+        self._unknown[schema] = unknown
         self._unknown.move_to_end(schema)
         if len(self._unknown) > MOST_UNKNOWN:
             self._unknown.popitem(last=False)
-        return ValueUnfit(why)
+        return _make_error(unknown, now)
+
+
+def _make_error(unknown: _UnknownSchema, now: float) -> ValueUnfit:
+    return SchemaPending(unknown.why) if now < unknown.pending_until else ValueUnfit(unknown.why)
 
 
 def _make_client(settings: dict[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from bridge.errors import RegistryUnavailable, ValueUnfit
+from bridge.errors import RegistryUnavailable, SchemaPending, ValueUnfit
 from bridge.formats.delivery import Headers
 from bridge.formats.schema_frame import SchemaFrame, read_frame
 from bridge.formats.schema_registry import SchemaRegistry, read_registry_options
@@ -81,7 +81,7 @@ class Registry(MessageCodec):
 
         Raises:
             Undecodable: it names no schema, an unknown one, or does not fit its schema.
-            RetryLater: the registry is unavailable.
+            RetryLater: the registry is unavailable, or does not have the schema yet.
         """
         frame = read_frame(record.value or b"", record.headers)
         if frame is None:
@@ -90,6 +90,8 @@ class Registry(MessageCodec):
             if self._protobuf is not None:
                 return _parse_message(self._protobuf, frame)
             return find_registry().find_format(frame.schema).decode(frame)
+        except SchemaPending as error:
+            raise RetryLater(_SHORTEST_WAIT, f"{error}: it may get it yet") from None
         except ValueUnfit as error:
             raise Undecodable(f"the value does not decode by schema {frame.schema}: {error}") from None
         except RegistryUnavailable as error:

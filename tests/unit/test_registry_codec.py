@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from bridge.deadletters.model.payload_codec import PayloadCodec
 from bridge.errors import EditRefused, RegistryUnavailable, ValueUnfit
+from bridge.formats import schema_registry
 from bridge.formats.avro_schema import AvroFormat
 from bridge.formats.protobuf_schema import ProtobufFormat
 from bridge.formats.schema_frame import SchemaFrame, read_frame
@@ -56,6 +57,14 @@ def registry(served: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> Iterato
     message_codec.find_registry.cache_clear()
     yield served
     message_codec.find_registry.cache_clear()
+
+
+@pytest.fixture
+def clock(registry: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of the codec's registry."""
+    now = [1_000.0]
+    monkeypatch.setattr(message_codec.find_registry(), "_clock", lambda: now[0])
+    return now
 
 
 @pytest.fixture
@@ -119,7 +128,6 @@ def test_a_tombstone_is_none(registry):
     ("value", "words"),
     [
         (b'{"id": 1}', "names no schema"),
-        (frame(4_000_000, b"x"), "has no schema 4000000"),
         (frame(1, b""), "end early"),
     ],
 )
@@ -134,11 +142,34 @@ def test_bytes_behind_the_value_do_not_fit(order):
         decode(order + b"xx")
 
 
-def test_an_unknown_schema_is_asked_for_once_a_minute(registry):
-    for _ in range(3):
-        with pytest.raises(Undecodable):
-            decode(frame(5_000_000, b"x"))
-    assert len(registry.asked) == 1
+def test_an_unknown_schema_is_put_off_for_its_first_minute_and_then_a_dead_letter_asked_for_once_a_minute(
+    registry, clock
+):
+    value = frame(4_000_000, b"x")
+    for clock[0] in (1_000.0, 1_004.0, 1_006.0, 1_059.0):
+        with pytest.raises(RetryLater, match="has no schema 4000000: it may get it yet") as raised:
+            decode(value)
+        assert raised.value.delay == 10
+    for clock[0] in (1_064.0, 1_120.0):
+        with pytest.raises(Undecodable, match="has no schema 4000000"):
+            decode(value)
+    assert len(registry.asked) == 4
+
+
+def test_an_unknown_schema_that_comes_within_its_minute_is_read(registry, clock):
+    number = len(registry.schemas) + 1
+    with pytest.raises(RetryLater):
+        decode(frame(number, b"\x02a"))
+    assert registry.add({"type": "string"}) == number
+    clock[0] += 10
+    assert decode(frame(number, b"\x02a")) == "a"
+
+
+def test_of_more_unknown_schemas_than_are_remembered_none_is_put_off_for_ever(registry, clock, monkeypatch):
+    monkeypatch.setattr(schema_registry, "MOST_UNKNOWN", 1)
+    for number, becomes in ((5_000_000, RetryLater), (5_000_001, Undecodable), (5_000_000, Undecodable)):
+        with pytest.raises(becomes):
+            decode(frame(number, b"x"))
 
 
 @pytest.mark.parametrize("status", [500, 503, 401])
@@ -232,7 +263,7 @@ def test_json_says_what_the_value_has_and_writes_the_same_bytes(registry, order)
     assert found.from_json(text, framed) == order
 
 
-def test_a_delivery_is_put_off_while_the_registry_is_down_and_dead_where_it_has_no_such_schema(registry, order):
+def test_a_delivery_is_put_off_while_the_registry_is_down_and_dead_where_it_has_no_such_schema(registry, order, clock):
     with Celery("shop", set_as_current=False) as app:
         app.conf.update(OWN_DEFAULTS)
 
@@ -241,6 +272,8 @@ def test_a_delivery_is_put_off_while_the_registry_is_down_and_dead_where_it_has_
         options = {"name": "charge", "codec": Registry(), "max_retries": 0}
         handler = declare_handler(app, ("orders",), options)(charge)
         assert outcome(handler, order).becomes == "done"
+        assert outcome(handler, frame(4_000_001, b"x")).becomes == "retry"
+        clock[0] += 60
         dead = outcome(handler, frame(4_000_001, b"x"))
         assert (dead.becomes, dead.reason) == ("dead", "undecodable")
         registry.status = 503
