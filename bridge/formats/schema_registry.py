@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from bridge.errors import RegistryUnavailable, SchemaPending, ValueUnfit, how_to_install
 from bridge.formats.schema_frame import SchemaFrame
 
-#: Seconds that an answer may take, and until a registry that failed is asked again.
+#: Seconds that an answer may take (of several addresses: together), and until a registry that failed is asked again.
 ANSWER_WITHIN: Final = 5.0
 ASKED_AGAIN: Final = 5.0
 #: Seconds for which an unknown id may come yet, and for which it is remembered after them; the most of them.
@@ -58,7 +58,9 @@ class RegistryOptions:
     @property
     def client_settings(self) -> dict[str, Any]:
         """Return the settings of Confluent's client."""
-        made: dict[str, Any] = {"url": self.url, "timeout": ANSWER_WITHIN, "max.retries": 0}
+        # The addresses are tried one after another.
+        timeout = ANSWER_WITHIN / len(self.url.split(","))
+        made: dict[str, Any] = {"url": self.url, "timeout": timeout, "max.retries": 0}
         if self.ca_file:
             made["ssl.ca.location"] = self.ca_file
         if self.user:

@@ -213,6 +213,11 @@ def test_the_check_of_a_value_does_not_know_while_it_is_down(registry, order):
     assert check_value(way, order).ok
 
 
+def test_several_addresses_share_the_seconds_of_an_answer():
+    # A recorder is held to be stuck after ten.
+    assert RegistryOptions("https://a, https://b").client_settings["timeout"] == schema_registry.ANSWER_WITHIN / 2
+
+
 @pytest.mark.parametrize(
     ("options", "login"),
     [({"user": "ann", "password": "p:w"}, basic("ann", "p:w")), ({"token": "t0ken"}, "Bearer t0ken")],
