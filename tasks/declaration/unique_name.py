@@ -12,7 +12,7 @@ from pydantic import BaseModel, RootModel
 
 from bridge.formats.delivery import Message
 from tasks.declaration.message_codec import MessageCodec
-from tasks.declaration.value_codec import Decode
+from tasks.declaration.value_codec import NOT_ITS_FAULT, Decode
 from tasks.errors import DeadLetter, HandlerError
 from tasks.policy.retry_when_function import function_name
 
@@ -51,7 +51,7 @@ class UniqueName:
 
         Raises:
             DeadLetter: what was found is neither text nor bytes, a whole number or a UUID.
-            Exception: the function's own.
+            Exception: the function's own, or the value cannot be read now: the schema registry is down.
         """
         if callable(self.by):
             found: Any = self.by(message)
@@ -77,6 +77,8 @@ class UniqueName:
             found: Any = decode(message)
             if self.fields is not None and found is not None:
                 found = self.fields(found)
+        except NOT_ITS_FAULT:
+            raise
         except Exception:
             # The handler's own decoding says what is wrong, and what becomes of it.
             return None

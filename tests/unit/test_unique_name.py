@@ -13,7 +13,7 @@ from tasks import HandlerTask, Message
 from tasks.declaration.celery_defaults import DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.declaration.unique_name import DEFAULT_WINDOW
-from tasks.errors import DeadLetter, HandlerError
+from tasks.errors import DeadLetter, HandlerError, RetryLater
 
 
 @pytest.fixture
@@ -67,6 +67,14 @@ def test_a_header_names_a_message_and_without_it_there_is_no_name(handler, heade
 )
 def test_a_field_of_the_decoded_value_names_a_message(handler, value: bytes | None, name: bytes | None) -> None:
     assert named(handler, "field:order.id").find_unique_name(message(value)) == name
+
+
+def test_a_value_that_cannot_be_read_now_is_not_run_without_its_name(handler) -> None:
+    def read(value: bytes) -> Any:
+        raise RetryLater(10, "the schema registry is down")
+
+    with pytest.raises(RetryLater):
+        named(handler, "field:order.id", codec=read).find_unique_name(message())
 
 
 def test_a_field_of_a_model_names_a_message(handler) -> None:
