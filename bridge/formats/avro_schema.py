@@ -346,7 +346,7 @@ def _from_primitive(schema: Any, tree: Any, at: tuple[str, ...]) -> Any:
     if kind in ("bytes", "fixed"):
         return _from_decimal(schema, tree, at) if logic == "decimal" else _from_octets(schema, tree, at)
     if kind in ("float", "double") and not isinstance(tree, bool):
-        if isinstance(tree, int | Decimal) and abs(tree) <= _MOST:
+        if isinstance(tree, int | Decimal) and Decimal(tree).copy_abs() <= _MOST:
             return float(tree)
         if isinstance(tree, str) and tree in _NO_NUMBERS:
             return _NO_NUMBERS[tree]
