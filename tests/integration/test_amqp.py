@@ -84,7 +84,7 @@ def test_what_waits_in_rabbitmq_returns_to_its_queue_and_not_to_one_whose_name_e
 
         def take(queue: Queue) -> str | None:
             message = queue(connection.default_channel).get(no_ack=True)
-            return message and message.headers["id"]
+            return None if message is None else str(message.headers["id"])
 
         assert eventually(lambda: take(eu_shop), 10, "its queue has it") == "waits"
         # All queues that match have got it by now: what comes after it would be the second.
