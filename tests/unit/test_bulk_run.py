@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -458,11 +458,12 @@ def test_a_call_that_blames_all_its_messages_is_no_success_of_the_dependency(wor
 
 
 @pytest.fixture
-def engine(tmp_path: Any) -> Engine:
+def engine(tmp_path: Any) -> Iterator[Engine]:
     made = create_engine(f"sqlite:///{tmp_path}/work.sqlite")
     with made.begin() as connection:
         connection.execute(text("CREATE TABLE payments (id INTEGER)"))
-    return made
+    yield made
+    made.dispose()
 
 
 def payments(engine: Engine) -> list[int]:

@@ -196,6 +196,7 @@ def test_settle_with_works_and_an_earlier_runs_commit_counts(handler):
     assert [charge({}, Message("orders", 0, offset)) for offset in (1, 2)] == ["sold", "sold"]
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM sold")).scalar() == 3
+    engine.dispose()
 
 
 def test_each_value_is_a_record_of_its_own(handler):
@@ -214,6 +215,7 @@ def test_each_value_is_a_record_of_its_own(handler):
     assert outcome(charge, 1).returned != outcome(charge, 2).returned
     with engine.connect() as connection:
         assert connection.execute(text("SELECT id FROM sold")).scalars().all() == [1, 2]
+    engine.dispose()
 
 
 @pytest.mark.parametrize("error", [AssertionError("3 != 4"), pytest.fail.Exception("no"), KeyboardInterrupt()])
