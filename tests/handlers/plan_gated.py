@@ -16,11 +16,11 @@ __all__ = ["charge", "notify"]
 _begin = PlanService._begin
 
 
-def _waits(*args: Any) -> None:
+def _waits(*args: Any) -> bool:
     print("waits for the gate", flush=True)
     while not Path(os.environ["TEST_GATE"]).exists():
         time.sleep(0.002)
-    _begin(*args)
+    return _begin(*args)
 
 
 PlanService._begin = _waits  # type: ignore[assignment,method-assign]
