@@ -141,10 +141,10 @@ types: $(INSTALLED)
 
 check: lint types test
 
-# Six at a time: these wait even more.
+# Five at a time: these wait even more.
 slow: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m pytest --redis-server -m '(slow or hypothesis) and not chaos' --hypothesis-profile=full \
-		--numprocesses 6 --dist worksteal \
+		--numprocesses 5 --dist worksteal \
 		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 # Two at a time: most of a run waits for what was killed to be back.
