@@ -69,9 +69,6 @@ def test_two_bridges_share_the_partitions_and_nothing_is_lost_when_one_goes(stac
     coordinates = stack.produce("orders", *range(200))
     second = stack.bridge()
 
-    def share(bridge):
-        return bridge.metric("bridge_partitions_assigned") or bridge.text.count("assigned: ")
-
     eventually(lambda: "revoked: " in first.text and "assigned: " in second.text, 20)
     for number in range(10):
         coordinates += stack.produce("orders", *range(50))
@@ -82,7 +79,6 @@ def test_two_bridges_share_the_partitions_and_nothing_is_lost_when_one_goes(stac
     assert set(queued) == task_ids(coordinates)
     # Both leave and join in order: what was handed off was committed before the partition went.
     assert len(queued) == 700
-    assert share(second)
     assert "no longer ours" not in first.text + second.text
 
 
