@@ -8,16 +8,16 @@ import redis
 from tests.project_process import ROOT
 
 
-def read_rights() -> str:
-    """Return the rights of the page, as it has them."""
+def read_permissions() -> str:
+    """Return the permissions of the page, as it has them."""
     found = re.search(r"```text\n(resetchannels.*?)```", (ROOT / "docs/how-to/redis-servers.md").read_text(), re.DOTALL)
     assert found
     return found[1]
 
 
 def make_user(client: Any, prefix: str, *passwords: str, name: str = "app") -> None:
-    """Make a user with the rights of the page, for an application whose queues begin with `prefix`."""
-    rules = read_rights().replace("~shop*", f"~{prefix}*").split()
+    """Make a user with the permissions of the page, for an application whose queues begin with `prefix`."""
+    rules = read_permissions().replace("~shop*", f"~{prefix}*").split()
     client.execute_command("ACL", "SETUSER", name, "reset", "on", *(f">{each}" for each in passwords), *rules)
     client.execute_command("ACL", "LOG", "RESET")
 

@@ -58,9 +58,9 @@ from bridge.kafka.partition_offsets import ExtentReader
 from bridge.kafka.topic_names import TopicNames, find_ambiguous_names, name_faults
 from bridge.kafka.topic_survey import SurveyedTopic, find_leaderless_partitions, survey_topics
 from bridge.ledger import Ledger
+from bridge.ledger.ledger_permissions import find_refused_fates
 from bridge.ledger.redis_connection import explain_refused_login
 from bridge.ledger.redis_health import check_redis_fit
-from bridge.ledger.redis_rights import find_refused_fates
 from bridge.settings import OWN_APP, Settings, hide_password, hide_passwords_in, is_redis
 from bridge.settings.address_values import holds_ledger
 from bridge.settings.app_discovery import import_handlers

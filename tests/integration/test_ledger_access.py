@@ -10,7 +10,7 @@ import redis
 
 from bridge.errors import LedgerUnavailable
 from bridge.ledger.ledger_client import Ledger
-from bridge.ledger.redis_rights import find_refused_fates
+from bridge.ledger.ledger_permissions import find_refused_fates
 from bridge.settings import RedisAccess
 from lossless.transport.redis_credentials import FunctionCredentials
 from tests.redis_user import list_refused, make_user

@@ -1,4 +1,4 @@
-"""The rights that the page on Redis's users lists are those that the scripts and the ledger need."""
+"""The permissions that the page on Redis's users lists are those that the scripts and the ledger need."""
 
 import re
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from redis.client import Pipeline
 
-from bridge.ledger.redis_rights import LEDGER_COMMANDS, find_refused_fates
+from bridge.ledger.ledger_permissions import LEDGER_COMMANDS, find_refused_fates
 from tests.project_process import ROOT
-from tests.redis_user import read_rights
+from tests.redis_user import read_permissions
 
 #: How redis-py calls what Redis calls otherwise, and calls of a pipeline that are no command.
 RENAMED: Final = {"delete": "del", "execute": "", "execute_command": "", "memory_usage": "memory"}
@@ -34,7 +34,7 @@ def list_used_commands(files: Iterable[Path]) -> set[str]:
 
 
 def test_the_page_allows_each_command_that_is_used():
-    allowed = {rule[1:].partition("|")[0] for rule in read_rights().split() if rule.startswith("+")}
+    allowed = {rule[1:].partition("|")[0] for rule in read_permissions().split() if rule.startswith("+")}
     files = [file for top in ("bridge", "lossless", "tasks") for file in (ROOT / top).rglob("*.*")]
     assert list_used_commands(files) - allowed == set()
 
