@@ -6,10 +6,22 @@ the anchor of its runbook in `docs/runbooks/problems.md`. alert_rule_writer.py w
 
 from typing import Final
 
-from bridge.problems import bridge_problem_rows, delivery_problem_rows, topic_problem_rows, worker_problem_rows
+from bridge.problems import (
+    bridge_problem_rows,
+    dead_letter_problem_rows,
+    delivery_problem_rows,
+    topic_problem_rows,
+    worker_problem_rows,
+)
 from bridge.problems.problem_row import ProblemRow
 
-_MODULES: Final = (bridge_problem_rows, worker_problem_rows, topic_problem_rows, delivery_problem_rows)
+_MODULES: Final = (
+    bridge_problem_rows,
+    worker_problem_rows,
+    topic_problem_rows,
+    delivery_problem_rows,
+    dead_letter_problem_rows,
+)
 #: Every row, in the order in which the modules declare them.
 PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = tuple(
     value for module in _MODULES for value in vars(module).values() if isinstance(value, ProblemRow)

@@ -21,7 +21,7 @@ from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.handler_routes import Routes
 from bridge.jobs.group_facts import format_letter_count, format_record_count, format_since, format_utc
-from bridge.problems.delivery_problem_rows import (
+from bridge.problems.dead_letter_problem_rows import (
     DEAD_LETTER_STORE_UNAVAILABLE,
     DEAD_LETTERS_MISSED,
     FAILURE_GROUP_GROWS,

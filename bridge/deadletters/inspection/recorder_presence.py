@@ -20,7 +20,7 @@ from bridge.kafka.partition_offsets import ExtentReader
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import GroupMembers
-from bridge.problems.delivery_problem_rows import RECORDER_DOWN
+from bridge.problems.dead_letter_problem_rows import RECORDER_DOWN
 from bridge.problems.problem import Problem, make_problem
 from bridge.settings import Settings
 
