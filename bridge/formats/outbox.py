@@ -4,9 +4,9 @@ The n-th message of a delivery has the same id in every run.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from bridge.errors import AlreadySettled, CannotSettle
 from bridge.formats.text_forms import to_bytes, to_headers, to_pairs, to_text
@@ -60,7 +60,11 @@ class Outbox:
         messages: in the order in which they were given.
         home: the user's database that holds them too, if the handler settles its delivery there.
         committed_before: whether an earlier run has committed the work together with its messages.
+        make_trace_headers: returns the headers by which the trace of the running handler goes on, for the names of the
+            headers that a message has; `None`: this process makes no traces.
     """
+
+    make_trace_headers: ClassVar[Callable[[Collection[str]], list[tuple[str, bytes]]] | None] = None
 
     def __init__(self, delivery: str, origin: str) -> None:
         self._delivery, self._origin = delivery, origin
@@ -82,9 +86,10 @@ class Outbox:
         if not topic or not isinstance(topic, str):
             raise ValueError(f"message.publish takes the name of a topic; it was given {topic!r}.")
         number = len(self.messages)
-        made = OutgoingMessage(
-            topic, self._id(number), _encode_text(key, "key"), encode_value(value), _headers(headers)
-        )
+        theirs = _headers(headers)
+        if (make_trace_headers := Outbox.make_trace_headers) is not None:
+            theirs = (*theirs, *make_trace_headers({name for name, _ in theirs}))
+        made = OutgoingMessage(topic, self._id(number), _encode_text(key, "key"), encode_value(value), theirs)
         if self._transaction is not None:
             self._put(number, made)
         self.messages.append(made)

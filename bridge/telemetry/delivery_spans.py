@@ -7,9 +7,10 @@ several messages has a link for each.
 
 import logging
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Any, Final, NamedTuple, cast
 
 from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
@@ -40,7 +41,8 @@ _UNSAMPLED_BYTES: Final = "".join(_UNSAMPLED).encode()
 _UNSAMPLED_BASE64: Final = frozenset(b64encode(digit.encode()).decode() for digit in _UNSAMPLED)
 _BASE64_LENGTH: Final = 76
 #: The headers of the W3C's propagators, of which the context of an unsampled record is made late.
-_W3C: Final = {TRACEPARENT, "tracestate", "baggage"}
+_BAGGAGE: Final = "baggage"
+_W3C: Final = {TRACEPARENT, "tracestate", _BAGGAGE}
 
 Attributes = dict[str, str | int | bool]
 
@@ -67,50 +69,31 @@ class SpanRelation(NamedTuple):
         return not self.span.is_valid or self.span.trace_id == span.trace_id
 
 
-class LateContext(Context):
-    """The context of a record that nobody samples, made from its headers only if somebody asks: most never do."""
+class LateContext(Mapping[str, object]):
+    """The context of a record that nobody samples, made from its headers only if somebody asks: most never do.
 
-    __slots__ = ("_make",)
+    OpenTelemetry reads a context by `get`, and changes a `copy`.
+    """
 
-    def __init__(self, make: "tuple[DeliverySpans, Delivery] | None") -> None:
-        self._make = make
+    def __init__(self, spans: "DeliverySpans", delivery: Delivery) -> None:
+        self._spans, self._delivery = spans, delivery
 
-    def _load(self) -> None:
-        if self._make is not None:
-            (spans, delivery), self._make = self._make, None
-            dict.update(self, spans.relate(delivery.message.headers, delivery.trace).parent)
+    @cached_property
+    def _context(self) -> Context:
+        return self._spans.relate(self._delivery.message.headers, self._delivery.trace).parent
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return a value of the context, or the default."""
-        self._load()
-        return super().get(key, default)
-
-    def __getitem__(self, key: str) -> Any:
-        self._load()
-        return super().__getitem__(key)
-
-    def __contains__(self, key: object) -> bool:
-        self._load()
-        return super().__contains__(key)
+    def __getitem__(self, key: str) -> object:
+        return self._context[key]
 
     def __iter__(self) -> Iterator[str]:
-        self._load()
-        return super().__iter__()
+        return iter(self._context)
 
-    def keys(self) -> Any:
-        """Return the keys of the context."""
-        self._load()
-        return super().keys()
+    def __len__(self) -> int:
+        return len(self._context)
 
-    def items(self) -> Any:
-        """Return the items of the context."""
-        self._load()
-        return super().items()
-
-    def copy(self) -> dict[str, Any]:
+    def copy(self) -> dict[str, object]:
         """Return a copy as a plain dictionary."""
-        self._load()
-        return super().copy()
+        return self._context.copy()
 
 
 class SpanPlace(NamedTuple):
@@ -291,7 +274,7 @@ class DeliverySpans:
                 return None
         elif not delivery.trace.endswith(_UNSAMPLED):
             return None
-        return LateContext((self, delivery))
+        return cast(Context, LateContext(self, delivery))
 
     @contextmanager
     def processing(self, batch: Batch, deliveries: Sequence[Delivery]) -> Iterator["RunSpan"]:
@@ -327,6 +310,25 @@ class DeliverySpans:
         for delivery, each in zip(deliveries, past, strict=True):
             _note_hop(delivery, each, span)
         return span, trace.set_span_in_context(span, around)
+
+    def make_outgoing_headers(self, given: Collection[str]) -> list[tuple[str, bytes]]:
+        """Return the headers by which a trace goes on in a message that the running handler publishes.
+
+        Parameters:
+            given: the names of the headers that the handler gives: with a trace of its own this one's is left out.
+        """
+        carrier: dict[str, str] = {}
+        try:
+            propagate.inject(carrier)
+        except Exception as error:
+            logger.debug("a published message does not carry the trace on: %r", error)
+            return []
+        has_trace = not self._fields.isdisjoint({*given} - {_BAGGAGE})
+        return [
+            (name, value.encode())
+            for name, value in carrier.items()
+            if name not in given and (name == _BAGGAGE or not has_trace)
+        ]
 
     # Records
 

@@ -5,6 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridge.formats.delivery import Delivery
+from bridge.formats.outbox import Outbox
 from bridge.telemetry.otel_sdk import find_spans
 from tasks.declaration.bulk_messages import BulkCall
 from tasks.execution.concurrent_run import ConcurrentAttempts
@@ -23,8 +24,9 @@ class AttemptClasses(NamedTuple):
 
 @cache
 def find_attempt_classes() -> AttemptClasses:
-    """Return the classes of attempts of this process."""
+    """Return the classes of attempts of this process; what its handlers publish carries their trace on."""
     spans = find_spans()
+    Outbox.make_trace_headers = None if spans is None else spans.make_outgoing_headers
     return AttemptClasses(HandlerAttempts, ConcurrentAttempts) if spans is None else _make_traced(spans)
 
 

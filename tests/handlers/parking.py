@@ -15,7 +15,7 @@ DELAYS = tuple(float(delay) for delay in os.environ.get("TEST_DELAYS", "1,2").sp
 @handler(topic("orders"), retry_delays=DELAYS, batch=BATCH)
 def charge(order: Any, message: Message) -> None:
     """`{"fail": n}` fails so often; `{"later": s}` asks once for another time; `{"dead": true}` dies;
-    `{"dead": "lost"}` does so where a run of it was lost, `{"dead": "first"}` where none was.
+    `{"dead": "lost"}` does so where a run of it was lost, `{"dead": "first"}` where none was; `{"publish": t}` sends.
     """
     said = order if isinstance(order, dict) else {}
     note("charge", message, order, "begun")
@@ -28,4 +28,6 @@ def charge(order: Any, message: Message) -> None:
         raise RetryLater(said["later"])
     if message.attempts.failed < said.get("fail", 0):
         raise ConnectionError("no line")
+    if "publish" in said:
+        message.publish(topic(said["publish"]), order)
     note("charge", message, order)

@@ -1,16 +1,16 @@
-"""One trace through all processes, at an OTLP receiver: hand-off, run, park, dead letter, replay; and the metrics."""
+"""One trace through all processes at an OTLP receiver: hand-off, run, park, dead letter, replay, publish; and metrics."""
 
 import json
 import sys
 
 from tests.delivery_checks import choose, command
-from tests.processes import Served, Stack, eventually
+from tests.processes import Served, Stack, eventually, headers_of
 from tests.servers.collector import CollectedSpan, collecting
 from tests.servers.process import free_port
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-OTHER = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-PARENT, OTHER_PARENT = (f"00-{trace}-{SPAN}-01".encode() for trace in (TRACE, OTHER))
+OTHER, THIRD = "a" * 32, "b" * 32
+PARENT, OTHER_PARENT, THIRD_PARENT = (f"00-{trace}-{SPAN}-01".encode() for trace in (TRACE, OTHER, THIRD))
 
 
 def test_one_trace_leads_from_the_producer_to_the_dead_letter_and_through_its_replay(stack: Stack):
@@ -23,7 +23,7 @@ def test_one_trace_leads_from_the_producer_to_the_dead_letter_and_through_its_re
             "OTEL_METRIC_EXPORT_INTERVAL": "500",
             "OTEL_BSP_SCHEDULE_DELAY": "200",
         }
-        stack.make_topics("orders")
+        stack.make_topics("orders", "invoices")
         worker = stack.worker("-c", "1", wait=False, WORKER_LOG_FORMAT="json")
         port = free_port()
         stack.environ |= {
@@ -46,8 +46,11 @@ def test_one_trace_leads_from_the_producer_to_the_dead_letter_and_through_its_re
         others: list[CollectedSpan] = eventually(
             lambda: found if len(found := collector.of_trace(OTHER)) >= 7 else None, 20, "seven spans more"
         )
+        stack.produce("orders", {"publish": "invoices"}, headers=[("traceparent", THIRD_PARENT)])
+        (invoice,) = eventually(lambda: stack.records("invoices"), 20, "what the handler publishes")
         assert bridge.terminate() == 0
         assert worker.terminate() == 0
+        publishing = collector.of_trace(THIRD)
     by_id = {span.id: span for span in spans}
     orders, parked, dead = (stack.topic(name) for name in ("orders", "orders.retry.1s", "orders.dlq"))
     last = next(span for span in spans if span.name == f"send {dead}")
@@ -67,6 +70,8 @@ def test_one_trace_leads_from_the_producer_to_the_dead_letter_and_through_its_re
     assert sum(span.failed for span in spans) == 3
     assert letter.theirs == [("traceparent", PARENT)], "the producer's own context stays"
     assert letter.ours["delivery_trace"].split("-")[1] == TRACE
+    (run,) = (span for span in publishing if span.name == f"process {orders}")
+    assert dict(headers_of(invoice))["traceparent"] == f"00-{THIRD}-{run.id}-01".encode()
     assert collector.services == {stack.queue}
     counted = collector.metrics["worker_dead_lettered_total"].sum.data_points
     assert sum(point.as_double for point in counted) == 3, "the last counts are exported at the end"

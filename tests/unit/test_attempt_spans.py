@@ -7,6 +7,7 @@ import pytest
 from opentelemetry import trace
 
 from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.formats.outbox import Outbox
 from tasks import handler
 from tasks.execution import attempt_spans
 from tests.unit.test_batch_run import World
@@ -14,6 +15,8 @@ from tests.unit.test_delivery_spans import PRODUCER, span_of, traced
 from tests.unit.test_delivery_spans import World as Spans
 
 inside: list[str] = []
+#: The headers of what handlers publish.
+published: list[dict[str, Any]] = []
 #: A number with which a handler raises an error without words.
 UNPRINTABLE = 99
 
@@ -46,14 +49,30 @@ async def beside(number: int) -> None:
     note(number)
 
 
+@handler("orders", name="traced.publishes", batch=9)
+def publishes(number: int, message: Message) -> None:
+    message.publish("invoices", number, headers={"traceparent": b"mine"} if number == 2 else {"a": b"1"})
+    assert message.outbox is not None
+    published.extend(dict(each.headers) for each in message.outbox.messages)
+
+
 @pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
-    made = Spans()
-    monkeypatch.setattr(attempt_spans, "find_spans", lambda: made.spans)
+def untraced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the process choose again whether it traces: it does not."""
+    monkeypatch.setattr(attempt_spans, "find_spans", lambda: None)
+    monkeypatch.setattr(Outbox, "make_trace_headers", None)
     attempt_spans.find_attempt_classes.cache_clear()
     inside.clear()
-    yield made
+    published.clear()
+    yield
     attempt_spans.find_attempt_classes.cache_clear()
+
+
+@pytest.fixture
+def spans(untraced: None, monkeypatch: pytest.MonkeyPatch) -> Spans:
+    made = Spans()
+    monkeypatch.setattr(attempt_spans, "find_spans", lambda: made.spans)
+    return made
 
 
 def run(monkeypatch: pytest.MonkeyPatch, name: str, *values: int, flags: str = "01") -> World:
@@ -99,3 +118,22 @@ def test_an_error_whose_text_raises_is_a_failure_as_without_traces(
     world = run(monkeypatch, name, 1, UNPRINTABLE)
     assert 1 in world.batches[0].offsets
     assert "Unprintable" in {span.status.description for span in spans.exported}
+
+
+@pytest.mark.parametrize("flags", ["01", "00"])
+def test_what_a_handler_publishes_carries_its_trace_on_unless_it_gives_one(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch, flags: str
+):
+    run(monkeypatch, "traced.publishes", 1, 2, flags=flags)
+    carried, given = published
+    (_, trace_id, span, sampled) = carried["traceparent"].decode().split("-")
+    assert (carried["a"], trace_id, sampled) == (b"1", PRODUCER, flags)
+    assert [span_of(each) for each in spans.exported[:1]] == ([span] if flags == "01" else [])
+    assert given == {"traceparent": b"mine"}
+
+
+def test_without_traces_what_a_handler_publishes_has_its_own_headers_alone(
+    untraced: None, monkeypatch: pytest.MonkeyPatch
+):
+    run(monkeypatch, "traced.publishes", 1)
+    assert published == [{"a": b"1"}]

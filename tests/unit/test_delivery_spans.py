@@ -1,12 +1,13 @@
 """The spans of a delivery: which one is the parent, what is linked, and what travels."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from opentelemetry import baggage, trace
+from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -187,6 +188,27 @@ def test_the_handler_has_the_span_and_the_producers_baggage_sampled_or_not(world
         assert not trace.get_current_span().get_span_context().is_valid
 
 
+@pytest.mark.parametrize(
+    ("given", "carried"),
+    [
+        ((), {"traceparent", "baggage"}),
+        ({"shop"}, {"traceparent", "baggage"}),
+        ({"baggage"}, {"traceparent"}),
+        ({"traceparent"}, {"baggage"}),
+        ({"tracestate", "baggage"}, set()),
+    ],
+)
+def test_a_message_that_a_handler_publishes_carries_trace_and_baggage_on_as_far_as_it_has_none(
+    world: World, given: Collection[str], carried: set[str]
+):
+    found = batch(delivery(headers=(*traced(), ("baggage", b"shop=7"))))
+    with world.spans.processing(found, found.deliveries):
+        headers = dict(world.spans.make_outgoing_headers(given))
+    assert {*headers} == carried
+    assert headers.get("baggage", b"shop=7") == b"shop=7"
+    assert world.spans.make_outgoing_headers(given) == [], "nothing is traced"
+
+
 def test_the_context_of_a_record_that_nobody_samples_is_made_only_if_somebody_asks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
@@ -207,6 +229,7 @@ def test_the_context_of_a_record_that_nobody_samples_is_made_only_if_somebody_as
         assert baggage.get_baggage("shop") == "7"
         assert f"{trace.get_current_span().get_span_context().trace_id:032x}" == PRODUCER
         assert baggage.get_all(baggage.set_baggage("more", "8")) == {"shop": "7", "more": "8"}
+        assert baggage.get_all(Context(around)) == {"shop": "7"}
     finally:
         world.spans.detach(token)
     assert len(made) == 1
