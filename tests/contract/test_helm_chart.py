@@ -8,7 +8,17 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.manifests import CHART, FOLDER, KUBERNETES, MANIFESTS, find_helm, manifest_files, render_chart, run_helm
+from tests.manifests import (
+    CHART,
+    FOLDER,
+    KUBERNETES,
+    MANIFESTS,
+    ROOT,
+    find_helm,
+    manifest_files,
+    render_chart,
+    run_helm,
+)
 from tests.servers.missing import need
 from tests.unit.test_manifests import OF_OPERATORS
 
@@ -37,6 +47,7 @@ ALL: Final = {
     "prometheusRule.enabled": "true",
     "keda.enabled": "true",
 }
+ALERTS: Final = ROOT / "deploy" / "alerts.yml"
 LEAST: Final = {
     "recorder.enabled": "false",
     "console.enabled": "false",
@@ -96,3 +107,32 @@ def test_the_chart_asks_for_an_image_and_writes_numbers_and_the_alerts_of_its_re
     assert 'value: "1048576"' in made
     for metric in ("bridge_ready", "bridge_deadletters_recorder_ready"):
         assert f'absent({metric}{{namespace="orders",job="shop-metrics"}})' in made
+
+
+def list_alerts(**values: str) -> dict[str, dict[str, Any]]:
+    """Return the alerts of the chart with these values of `prometheusRule`, by name."""
+    chosen = {"prometheusRule.enabled": "true", **values}
+    (rule,) = yaml.safe_load_all(render_chart(chosen, ("prometheus-rule",)))
+    (group,) = rule["spec"]["groups"]
+    return {each.pop("alert"): each for each in group["rules"]}
+
+
+def test_an_alert_is_changed_or_left_out_by_its_name_and_a_wrong_name_is_refused():
+    before = list_alerts()
+    (written,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    assert [*before] == [each["alert"] for each in written["rules"]]
+    queue, behind = "prometheusRule.alerts.NobodyConsumesAQueue", "prometheusRule.alerts.TheRecorderIsBehind"
+    changed = list_alerts(**{f"{queue}.for": "10m", f"{queue}.labels.severity": "page", f"{behind}.enabled": "false"})
+    assert before.keys() - changed.keys() == {"TheRecorderIsBehind"}
+    was = before["NobodyConsumesAQueue"]
+    assert changed["NobodyConsumesAQueue"] == {**was, "for": "10m", "labels": {**was["labels"], "severity": "page"}}
+    assert {name for name in changed if changed[name] != before[name]} == {"NobodyConsumesAQueue"}
+    with pytest.raises(RuntimeError, match='there is no alert "NobodyConsumes"'):
+        list_alerts(**{"prometheusRule.alerts.NobodyConsumes.for": "10m"})
+
+
+def test_without_a_recorder_no_alert_misses_it_unless_it_is_asked_for():
+    alone = {"recorder.enabled": "false"}
+    asked = {**alone, "prometheusRule.alerts.NobodyRecordsDeadLetters.enabled": "true"}
+    assert list_alerts().keys() - list_alerts(**alone).keys() == {"NobodyRecordsDeadLetters"}
+    assert list_alerts(**asked).keys() == list_alerts().keys()
