@@ -269,6 +269,7 @@ DEAD_LETTERS: Final = Dashboard(
             "Ended replays",
             {"{{outcome}}": f"max by (outcome) (increase(bridge_deadletters_replays_total{RATE}))"},
         ),
+        Panel("Plans that await a second person", {"plans": "max(bridge_deadletters_plans_awaiting)"}),
         Panel(
             "Webhooks: messages of a week",
             {"{{webhook}} {{state}}": "max by (webhook, state) (bridge_deadletters_webhook_deliveries)"},

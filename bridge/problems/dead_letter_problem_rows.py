@@ -112,6 +112,39 @@ REPLAY_OUTCOME_UNKNOWN: Final = ProblemRow(
     ),
 )
 
+PLAN_AWAITS_APPROVAL: Final = ProblemRow(
+    "approval",
+    "plan_awaits_approval",
+    "A bulk action on dead letters awaits a second person (DEADLETTERS_APPROVAL_ABOVE).",
+    "Somebody other than its planner approves or rejects it (`bridge deadletters plans`).",
+    {
+        "plan": ProblemWords(
+            sentence=(
+                "{what}, {began}: {action} of {deliveries}, of which nothing is done before. Somebody else approves it "
+                "(`bridge deadletters plans apply {plan}`) or rejects it (`bridge deadletters plans stop {plan}`)."
+            ),
+            what="Plan {plan} of {planner} awaits a second person",
+            do="approve or reject it: `bridge deadletters plans show {plan}`",
+            of="deliveries",
+        ),
+        "more plans": ProblemWords(
+            sentence="{plans} a second person, the first {began}: `bridge deadletters plans` lists them.",
+            what="More plans await a second person",
+            do="approve or reject them: `bridge deadletters plans`",
+            of="plans",
+        ),
+    },
+    OTHERS,
+    (
+        AlertRule(
+            "APlanAwaitsApproval",
+            "max(bridge_deadletters_plans_awaiting) > 0",
+            "{{ $value }} plans await a second person; bridge deadletters plans",
+            "10m",
+        ),
+    ),
+)
+
 FAILURE_GROUP_GROWS: Final = ProblemRow(
     "grows",
     "failure_group_grows",

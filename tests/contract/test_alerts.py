@@ -180,6 +180,10 @@ INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
         {'bridge_deadletters_replays_total{outcome="unknown"}': "0x20 2x20"},
         {'bridge_deadletters_replays_total{outcome="dead"}': "0x20 2x20"},
     ),
+    "APlanAwaitsApproval": (
+        {"bridge_deadletters_plans_awaiting": "1x40"},
+        {"bridge_deadletters_plans_awaiting": "0x40"},
+    ),
     "AWebhookIsBehind": (
         {'bridge_deadletters_webhook_oldest_waiting_seconds{webhook="pager"}': "900x40"},
         {'bridge_deadletters_webhook_oldest_waiting_seconds{webhook="pager"}': "30x40"},

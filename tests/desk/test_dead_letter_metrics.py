@@ -69,6 +69,13 @@ def test_what_is_shown_is_what_the_page_on_metrics_says(database, seconds):
         assert labels_on_page(name) == tuple(family._labelnames)
 
 
+def test_plans_that_await_a_second_person_are_counted(database, seconds):
+    with database.writing() as connection:
+        for state in ("awaiting", "awaiting", "planned"):
+            plan(connection, state)
+    assert shown(DeadLetterMetrics(database, seconds))["plans_awaiting",] == 2
+
+
 def test_groups_that_grow_are_counted_by_handler(database, seconds):
     with database.writing() as connection:
         now = sql.read_clock(connection)

@@ -1,5 +1,6 @@
 """Above DEADLETTERS_APPROVAL_ABOVE a plan awaits a second person, who is no other account of its planner."""
 
+import time
 from dataclasses import replace
 from threading import Event
 
@@ -7,6 +8,7 @@ import pytest
 
 from bridge.deadletters.accounts.api_token import ApiTokens
 from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.alarms.dead_letter_problems import find_awaiting_plans, find_dead_letter_problems
 from bridge.deadletters.db import audit_rows, group_rows, letter_rows, plan_item_rows, plan_rows
 from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
@@ -20,6 +22,8 @@ from bridge.deadletters.replay.plan_progress import PlanApproval, PlanProgressRe
 from bridge.deadletters.replay.plan_runner import resume_plans
 from bridge.deadletters.replay.plan_service import PlanService
 from bridge.errors import PlanChanged, PlanRefused
+from bridge.handler_routes import Routes
+from bridge.problems.problem import Problem
 from bridge.settings import EnvironmentSettings
 from tests.desk.test_plans import HANDLER, fill, make
 from tests.desk.test_plans import plans as all_plans
@@ -61,6 +65,35 @@ def test_a_large_plan_awaits_a_second_person_and_is_done_once_they_approve_it(gu
     assert approved.options.rate == 50.0
     assert to_be_done(database) == [plan.id]
     assert acts(database, plan) == [("replay", "ann"), ("request", "ann"), ("approve", "bob"), ("apply", "bob")]
+
+
+def test_a_plan_that_awaits_somebody_is_a_problem_with_the_commands_for_it_until_they_decide(guarded, database):
+    def said() -> list[Problem]:
+        return find_dead_letter_problems(guarded.settings, Routes({}), database=database, kafka_answers=False)
+
+    plan = make(guarded)
+    assert said() == []
+    guarded.approve(plan.id, "ann")
+    (problem,) = said()
+    assert problem.row.identifier == "plan_awaits_approval"
+    assert (problem.many, problem.of) == (5, "deliveries")
+    assert problem.startswith("Plan 1 of ann awaits a second person, since 20")
+    assert "replay of 5 deliveries, of which nothing is done before." in problem
+    assert "(`bridge deadletters plans apply 1`) or rejects it (`bridge deadletters plans stop 1`)" in problem
+    assert problem.since is not None
+    assert time.time() - problem.since < 60, "since it was applied"
+    guarded.approve(plan.id, "bob")
+    assert said() == []
+
+
+def test_of_many_plans_that_await_somebody_the_rest_is_counted(plans, database):
+    fill(database)
+    for _ in range(7):
+        above(plans, 0).approve(make(plans, PlanKind.ARCHIVE).id, "ann")
+    with database.reading() as connection:
+        found = [*find_awaiting_plans(plan_rows.read_awaiting_plans(connection), time.time())]
+    assert len(found) == 6
+    assert found[-1].startswith("2 more plans await a second person, the first since 20")
 
 
 def test_a_plan_of_as_many_letters_as_one_person_may_replay_awaits_nobody(plans, database):

@@ -16,11 +16,12 @@ from bridge.deadletters.alarms.alarm_event import ALL, Alarm, AlarmKind
 from bridge.deadletters.alarms.webhook_format import WebhookFormat
 from bridge.deadletters.alarms.webhook_service import WebhookService
 from bridge.deadletters.alarms.webhook_signature import sign_message
-from bridge.deadletters.db import audit_rows, kind_rows, sql, webhook_rows
+from bridge.deadletters.db import audit_rows, kind_rows, plan_rows, sql, webhook_rows
 from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db import webhook_rows as stored
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.table_definitions import cause_fixes, groups
+from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.handler_routes import Routes
 from bridge.settings.address_values import read_networks
@@ -536,6 +537,28 @@ def test_growth_and_a_regression_are_told_and_that_they_are_over(hooks, there, d
         connection.execute(update(groups).values(regressed_at=None))
     alarm_watch.notice_groups(database)
     assert {type_ for type_, _ in sent(hooks)["ops"]} == began | {"group.growth_over", "group.regression_over"}
+
+
+def test_a_plan_that_awaits_a_second_person_is_told_without_its_reason_and_that_somebody_decided(
+    hooks, there, database
+):
+    add(hooks, there)
+    with database.writing() as connection:
+        made = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "a secret", {}, PlanOptions())[0]
+        plan_rows.note_plan_counts(connection, made, PlanCounts(letters=1_200))
+        plan_rows.change_plan_state(connection, made, [PlanState.PLANNED], PlanState.AWAITING)
+    alarm_watch.notice_awaiting_plans(database)
+    alarm_watch.notice_awaiting_plans(database)
+    (told,) = hooks.list_webhooks(100)[0].latest
+    assert told.type == "plan.awaiting"
+    assert told.text.startswith("Plan 1 of ann awaits a second person: replay of 1,200 deliveries.")
+    send(hooks)
+    eventually(lambda: there.got)
+    assert "a secret" not in there.got[0].raw
+    with database.writing() as connection:
+        plan_rows.change_plan_state(connection, made, [PlanState.AWAITING], PlanState.APPLYING)
+    alarm_watch.notice_awaiting_plans(database)
+    assert [type_ for type_, _ in sent(hooks)["ops"]] == ["plan.awaiting", "plan.decided"]
 
 
 def test_a_cause_that_failed_again_is_told_by_its_name(hooks, there, database):

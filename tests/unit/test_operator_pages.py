@@ -30,7 +30,7 @@ NO_METRICS = {
 DESK = {family.name for family in RecorderMetrics().registry.collect()} | {
     *("bridge_deadletters_open", "bridge_deadletters_oldest_open_seconds"),
     *("bridge_deadletters_webhook_deliveries", "bridge_deadletters_webhook_oldest_waiting_seconds"),
-    *("bridge_deadletters_growing_groups", "bridge_deadletters_replays"),
+    *("bridge_deadletters_growing_groups", "bridge_deadletters_replays", "bridge_deadletters_plans_awaiting"),
 }
 
 

@@ -93,6 +93,7 @@ _SUBJECT_LABELS: Final = (
     (AlarmKind.GROWTH, "a group that grows"),
     (AlarmKind.HALT, "a topic that is halted"),
     (AlarmKind.BREAKER, "a circuit breaker that is open"),
+    (AlarmKind.APPROVAL, "a plan that awaits a second person"),
 )
 _FORMAT_LABELS: Final = (
     (WebhookFormat.STANDARD, "Standard Webhooks, signed"),

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.inspection.failure_groups import FixedCause, GroupState
+from bridge.deadletters.model.bulk_plan import BulkPlan
 from bridge.deadletters.model.failure_growth import FailureGrowth
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.formats.group_decision import GroupDecision
@@ -28,6 +29,8 @@ class AlarmKind(StrEnum):
     GROWTH = "growth"
     HALT = "halt"
     BREAKER = "breaker"
+    APPROVAL = "approval"
+    """A plan awaits a second person."""
     TEST = "test"
     """A test on request, which every webhook receives."""
 
@@ -41,6 +44,7 @@ BEGUN: Final[Mapping[AlarmKind, str]] = {
     AlarmKind.GROWTH: "group.growing",
     AlarmKind.HALT: "topic.halted",
     AlarmKind.BREAKER: "breaker.opened",
+    AlarmKind.APPROVAL: "plan.awaiting",
     AlarmKind.TEST: "webhook.test",
 }
 ENDED: Final[Mapping[AlarmKind, str]] = {
@@ -48,6 +52,7 @@ ENDED: Final[Mapping[AlarmKind, str]] = {
     AlarmKind.GROWTH: "group.growth_over",
     AlarmKind.HALT: "topic.resumed",
     AlarmKind.BREAKER: "breaker.closed",
+    AlarmKind.APPROVAL: "plan.decided",
 }
 
 
@@ -55,7 +60,7 @@ class Alarm(NamedTuple):
     """A condition that should not last.
 
     Attributes:
-        name: of the group of letters (its number, and `/` and a cause), the topic, or the dependency.
+        name: of the group of letters (its number, and `/` and a cause), the topic, the dependency, or the plan.
         at: the begin, ms since the epoch.
         data: JSON values.
         whose: the consumer group, if it is one group's alone: several may share a database.
@@ -174,6 +179,17 @@ def describe_open_breaker(whose: str, dependency: str, known: BreakerStatus, han
     return Alarm(AlarmKind.BREAKER, dependency, at, {"bridge_group": whose, **told}, whose)
 
 
+def describe_awaiting_plan(plan: BulkPlan, since: int) -> Alarm:
+    """Return the alarm for a plan that awaits a second person, without its filter and reason.
+
+    Parameters:
+        since: ms since the epoch.
+    """
+    told = {"plan": plan.id, "what": str(plan.what), "by": _cut_text(plan.planner or plan.by)}
+    counted = {"deliveries": plan.counts.letters, "since": format_moment(since)}
+    return Alarm(AlarmKind.APPROVAL, str(plan.id), since, {**told, **counted})
+
+
 def describe_trial(webhook: str, by: str) -> Alarm:
     """Return the test alarm of a webhook."""
     return Alarm(AlarmKind.TEST, webhook, int(time.time() * 1000), {"webhook": webhook, "by": _cut_text(by)})
@@ -203,6 +219,10 @@ def _name_halted(data: Mapping[str, Any]) -> str:
     return f"{format_count(data['keys'], 'key')} of h{handler} {inflect_verb(data['keys'], 'are')}"
 
 
+def _name_plan(data: Mapping[str, Any]) -> str:
+    return f"Plan {data['plan']} of {data['by']}"
+
+
 def _describe_new(data: Mapping[str, Any]) -> str:
     count = data["more"]
     more = f" {format_count(count, 'more group')} {inflect_verb(count, 'are')} new." if count else ""
@@ -226,6 +246,10 @@ _BEGINS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {
         f"The circuit breaker of {data['dependency']} is open: {data['why'].rstrip('.')}. Deliveries that need it "
         f"wait, and spend no attempt: {', '.join(data['handlers'])}."
     ),
+    AlarmKind.APPROVAL: lambda data: (
+        f"{_name_plan(data)} awaits a second person: {data['what']} of {format_count(data['deliveries'], 'delivery')}. "
+        "Nothing of it is done before somebody else approves it."
+    ),
     AlarmKind.TEST: lambda data: f"A test of the webhook {data['webhook']}, by {data['by']}: it arrives.",
 }
 _ENDS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {
@@ -233,12 +257,15 @@ _ENDS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {
     AlarmKind.GROWTH: lambda data: f"It does not grow any more, {_name_group(data)}",
     AlarmKind.HALT: lambda data: f"{_name_halted(data)} resumed",
     AlarmKind.BREAKER: lambda data: f"The circuit breaker of {data['dependency']} is closed, and the deliveries run",
+    AlarmKind.APPROVAL: lambda data: f"{_name_plan(data)} awaits nobody any more",
 }
 
 
 def _find_page(alarm: Alarm) -> str:
     if alarm.about is AlarmKind.TEST:
         return "/admin/webhooks"
+    if alarm.about is AlarmKind.APPROVAL:
+        return f"/plans/{alarm.name}"
     return "/" if alarm.about in (AlarmKind.HALT, AlarmKind.BREAKER) else f"/groups/{alarm.name.partition('/')[0]}"
 
 

@@ -1,5 +1,5 @@
-"""The watch for alarms of groups, topics and circuit breakers: what begins and ends is noted and queued for webhooks
-in one transaction, once, whichever recorder looks.
+"""The watch for alarms of groups, topics, circuit breakers and plans: what begins and ends is noted and queued for
+webhooks in one transaction, once, whichever recorder looks.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Any, Final
 from bridge.deadletters.alarms import alarm_event
 from bridge.deadletters.alarms.alarm_event import Alarm, AlarmKind, start_alarm_key
 from bridge.deadletters.alarms.webhook_service import write_event
-from bridge.deadletters.db import sql, webhook_rows
+from bridge.deadletters.db import plan_rows, sql, webhook_rows
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.webhook_rows import AlarmRow
 from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupState
@@ -144,6 +144,22 @@ def notice_groups(database: Database, seconds: Callable[[], float] = time.monoto
 
     _notice_alarms(database, (AlarmKind.GROWTH, AlarmKind.REGRESSION), scope, find_alarms, seconds)
     _delete_old_deliveries(database)
+
+
+def notice_awaiting_plans(database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
+    """Note which plans begin and end to await a second person, and queue their events.
+
+    Raises:
+        DeskUnavailable: the database did not answer.
+    """
+
+    def find_alarms() -> tuple[list[Alarm], set[str]]:
+        with database.reading() as connection:
+            awaiting = plan_rows.read_awaiting_plans(connection)
+        return [alarm_event.describe_awaiting_plan(plan, since) for plan, since in awaiting], set()
+
+    scope = (start_alarm_key(AlarmKind.APPROVAL, ""),)
+    _notice_alarms(database, (AlarmKind.APPROVAL,), scope, find_alarms, seconds)
 
 
 def notice_new(database: Database) -> None:

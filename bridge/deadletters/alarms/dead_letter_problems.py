@@ -1,5 +1,5 @@
 """The problems of the dead-letter store that need a person: letters missed, a recorder behind or gone, growing groups,
-webhooks that fail, a database that does not answer.
+plans that await a second person, webhooks that fail, a database that does not answer.
 """
 
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from bridge.deadletters.alarms.webhook_cipher import CHANGED, UNREADABLE, WebhookCipher, is_encrypted
-from bridge.deadletters.db import letter_rows, schema_migration, webhook_rows
+from bridge.deadletters.db import letter_rows, plan_rows, schema_migration, webhook_rows
 from bridge.deadletters.db import webhook_rows as addresses
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.position_rows import PositionState
@@ -17,6 +17,7 @@ from bridge.deadletters.inspection.recorder_presence import (
     read_recorded_positions,
     read_recorder_presence,
 )
+from bridge.deadletters.model.bulk_plan import BulkPlan
 from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.handler_routes import Routes
@@ -25,6 +26,7 @@ from bridge.problems.dead_letter_problem_rows import (
     DEAD_LETTER_STORE_UNAVAILABLE,
     DEAD_LETTERS_MISSED,
     FAILURE_GROUP_GROWS,
+    PLAN_AWAITS_APPROVAL,
     REPLAY_OUTCOME_UNKNOWN,
     WEBHOOK_FAILING,
 )
@@ -84,9 +86,11 @@ def _find_problems(
     grow = find_growing_groups(FailureGroups(database, now).urgent(), now())
     with database.reading() as connection:
         number, since = letter_rows.count_unknown_letters(connection)
+        awaiting = plan_rows.read_awaiting_plans(connection)
     return [
         *lost,
         *find_unknown_outcomes(number, since, now()),
+        *find_awaiting_plans(awaiting, now()),
         *grow,
         *_read_failing_webhooks(database, now(), presence.missed),
     ]
@@ -139,6 +143,35 @@ def find_unknown_outcomes(number: int, since: int | None, now: float) -> Iterato
             letters=f"{format_letter_count(number)} {was}",
             began=format_since(since / 1000, now),
             them=them,
+        )
+
+
+def find_awaiting_plans(awaiting: Sequence[tuple[BulkPlan, int]], now: float) -> Iterator[Problem]:
+    """Yield the problems of plans that await a second person.
+
+    Parameters:
+        awaiting: oldest first, each with since when, ms since the epoch.
+    """
+    for plan, since in awaiting[:SAID]:
+        yield make_problem(
+            PLAN_AWAITS_APPROVAL,
+            "plan",
+            since=since / 1000,
+            many=plan.counts.letters,
+            plan=plan.id,
+            planner=make_printable(plan.planner or plan.by),
+            action=plan.what,
+            deliveries=format_count(plan.counts.letters, "delivery"),
+            began=format_since(since / 1000, now),
+        )
+    if rest := awaiting[SAID:]:
+        yield make_problem(
+            PLAN_AWAITS_APPROVAL,
+            "more plans",
+            since=rest[0][1] / 1000,
+            many=len(rest),
+            plans=f"{format_count(len(rest), 'more plan')} {inflect_verb(len(rest), 'await')}",
+            began=format_since(rest[0][1] / 1000, now),
         )
 
 

@@ -22,6 +22,7 @@ _SEVERITY: Final[Mapping[AlarmKind, str]] = {
     AlarmKind.GROWTH: "error",
     AlarmKind.HALT: "critical",
     AlarmKind.BREAKER: "error",
+    AlarmKind.APPROVAL: "warning",
     AlarmKind.TEST: "info",
 }
 

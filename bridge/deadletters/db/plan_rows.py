@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, Select, and_, exists, func, insert, literal_column, or_, select, update
 
 from bridge.deadletters.db import account_rows, plan_item_rows, sql
-from bridge.deadletters.db.table_definitions import items, letters, plans
+from bridge.deadletters.db.table_definitions import items, letters, plans, trail
 from bridge.deadletters.model.bulk_plan import (
     NOT_BEGUN,
     UNDER_WAY,
@@ -29,6 +29,8 @@ PLAN_LEASE_MS: Final = 30_000
 TO_DO: Final = (PlanState.PLANNED, PlanState.APPLYING, PlanState.STOPPED, PlanState.FAILED)
 #: The states of a plan of which nothing more is sent until somebody resumes it.
 ENDED_EARLY: Final = (PlanState.STOPPED, PlanState.FAILED)
+#: The act of the audit log by which a plan came to await a second person.
+REQUEST: Final = "request"
 #: A cache of plans that are over, by id: state, end, and the counts of their outcomes.
 OverPlans = dict[int, tuple[tuple[str, int | None], Mapping[str, int]]]
 
@@ -94,6 +96,17 @@ def read_applying_plans(connection: Connection, *, counts: bool = True) -> list[
     """
     query = select(plans).where(plans.c.state == PlanState.APPLYING).order_by(plans.c.id.desc())
     return _read_plans(connection, query) if counts else [_build_plan(row, {}) for row in connection.execute(query)]
+
+
+def read_awaiting_plans(connection: Connection) -> list[tuple[BulkPlan, int]]:
+    """Return the plans that await a second person, oldest first, each with since when (ms); items are not counted."""
+    rows = connection.execute(select(plans).where(plans.c.state == PlanState.AWAITING).order_by(plans.c.id)).all()
+    if not rows:
+        return []
+    requests = select(trail.c.plan_id, func.max(trail.c.at)).where(trail.c.plan_id.in_([row.id for row in rows]))
+    times = connection.execute(requests.where(trail.c.what == REQUEST).group_by(trail.c.plan_id))
+    since: dict[int, int] = dict(times.tuples().all())
+    return [(_build_plan(row, {}), since.get(row.id, row.at)) for row in rows]
 
 
 def note_plan_options(connection: Connection, id_: int, options: PlanOptions, why: str) -> None:

@@ -149,6 +149,7 @@ DUTIES: Final[Sequence[Duty]] = (
         lambda desk, _: alarm_watch.notice_topics(desk.settings, desk.routes, desk.database),
     ),
     Duty("noticing new groups", 5.0, lambda desk, _: alarm_watch.notice_new(desk.database)),
+    Duty("noticing plans that await somebody", 5.0, lambda desk, _: alarm_watch.notice_awaiting_plans(desk.database)),
     Duty("noticing what grows", 30.0, lambda desk, _: alarm_watch.notice_groups(desk.database)),
     Duty("encrypting webhooks", 3_600, lambda desk, _: desk.webhooks.encrypt_all()),
     Duty(

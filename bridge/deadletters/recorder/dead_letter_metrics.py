@@ -99,7 +99,8 @@ class RecorderMetrics:
 
 
 class DeadLetterMetrics(Collector):
-    """The collector of open letters, the oldest of them, growing groups, and outcomes of replays.
+    """The collector of open letters, the oldest of them, growing groups, plans that await somebody, and outcomes of
+    replays.
 
     Without an answer of the database it returns none: see `bridge_deadletters_recorder_ready`.
 
@@ -130,7 +131,7 @@ class DeadLetterMetrics(Collector):
 
     def _read(self) -> list[Metric]:
         try:
-            return [*self._open(), self._growing(), self._ends(), *self._webhooks()]
+            return [*self._open(), self._growing(), self._ends(), self._awaiting(), *self._webhooks()]
         except DeskUnavailable:
             return []
 
@@ -165,6 +166,13 @@ class DeadLetterMetrics(Collector):
         for handler, count in counted.items():
             growing.add_metric([handler], count)
         return growing
+
+    def _awaiting(self) -> Metric:
+        with self._database.reading() as connection:
+            awaiting = plan_rows.read_awaiting_plans(connection)
+        return GaugeMetricFamily(
+            "bridge_deadletters_plans_awaiting", "Plans that await a second person.", value=len(awaiting)
+        )
 
     def _webhooks(self) -> Iterator[Metric]:
         with self._database.reading() as connection:

@@ -412,7 +412,9 @@ def _require_unrejected_plan(connection: Connection, plan: BulkPlan, needs_appro
     """Require that a plan was not stopped while it awaited a second person, whatever this process's setting is."""
     if plan.state not in plan_rows.ENDED_EARLY or plan.approved_by or plan.began_at is not None:
         return
-    if needs_approval or any(act.what == "request" for act in audit_rows.read_history(connection, plan_id=plan.id)):
+    if needs_approval or any(
+        act.what == plan_rows.REQUEST for act in audit_rows.read_history(connection, plan_id=plan.id)
+    ):
         raise PlanRefused(f"Plan {plan.id} was {plan.stopped or plan.state}, and nobody approved it: make a new plan.")
 
 
@@ -432,7 +434,7 @@ def _await_second_person(connection: Connection, plan: BulkPlan, by: str) -> Non
     if not plan_rows.change_plan_state(connection, plan.id, before, PlanState.AWAITING):
         raise PlanRefused(f"Plan {plan.id} is {plan.state}: it cannot be applied.")
     said = f"plan {plan.id} awaits a second person: {count}"
-    audit_rows.write_entry(connection, sql.read_clock(connection), by, "request", said, plan_id=plan.id)
+    audit_rows.write_entry(connection, sql.read_clock(connection), by, plan_rows.REQUEST, said, plan_id=plan.id)
 
 
 def _look_and_rest(look: Callable[[], object], wait: Callable[[float], object]) -> None:
