@@ -1,4 +1,4 @@
-"""One trace through all processes at an OTLP receiver: hand-off, run, park, dead letter, replay, publish; and metrics."""
+"""One trace through all processes at an OTLP receiver: from the producer to the replay and what handlers publish."""
 
 import json
 import sys
