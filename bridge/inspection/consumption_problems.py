@@ -301,6 +301,7 @@ def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
         yield make_problem(
             PARTITIONS_PAUSED,
             topic=_topic_of(places),
+            queue=queue,
             since=since,
             many=len(places),
             paused=f"{format_count(len(places), 'partition', 'are')} paused",

@@ -34,11 +34,16 @@ def make_silent_problem(sentence: str, facts: GroupFacts | None = None) -> Probl
     Parameters:
         facts: with the bridges, which say since when Kafka does not answer; `None`: no server answers.
     """
-    what = sentence.partition(":")[0].partition(". ")[0]
+    what = find_server(sentence)
     since = _find_kafka_down_since(facts) if facts is not None and what.startswith("Kafka") else None
     if facts is not None and since is not None:
         sentence = f"{what}{format_known_since(since, facts.now)}{sentence.removeprefix(what)}"
     return make_problem(SERVER_UNAVAILABLE, since=since, lost=None, fault=sentence, short=what)
+
+
+def find_server(sentence: str) -> str:
+    """Return the beginning of a sentence on a server that does not answer: which one."""
+    return sentence.partition(":")[0].partition(". ")[0]
 
 
 def _find_kafka_down_since(facts: GroupFacts) -> float | None:
@@ -160,7 +165,8 @@ def _count_by_handler(problems: Iterable[Mapping[str, Any]], kind: str) -> Count
     """Return by handler the number of deliveries or letters in problems of a kind."""
     counts: Counter[str] = Counter()
     for problem in problems:
-        if problem["kind"] == kind and problem["handler"]:
+        # The last of the growing groups counts groups.
+        if problem["kind"] == kind and problem["handler"] and problem["of"] != "groups":
             counts[problem["handler"]] += problem["many"] or 0
     return counts
 

@@ -115,7 +115,7 @@ def _describe_other_application(
         bridge_group=facts.group,
         began=format_known_since(since, facts.now),
         processes=_format_some(names),
-        handlers=_format_some(handlers),
+        names=_format_some(handlers),
     )
 
 
@@ -205,7 +205,7 @@ def _describe_divided(facts: GroupFacts, topic: str, found: Mapping[tuple[str, .
         many=len({*chain(*found.values())} & {*(facts.bridges or {})}),
         bridge_group=facts.group,
         began=format_known_since(since, facts.now),
-        handlers=sets,
+        names=sets,
     )
 
 

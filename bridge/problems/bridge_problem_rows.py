@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from bridge.problems.problem_row import OTHERS, STOPS_ALL, AlertRule, ProblemRow, ProblemWords, make_bridge_alert
+from bridge.problems.problem_row import (
+    OTHERS,
+    STOPS_ALL,
+    AlertRule,
+    KnownCause,
+    ProblemRow,
+    ProblemWords,
+    make_bridge_alert,
+)
 
 SERVER_UNAVAILABLE: Final = ProblemRow(
     "silent",
@@ -244,6 +252,10 @@ PARTITION_UNASSIGNED: Final = ProblemRow(
         of="records",
     ),
     unalerted="no metric has it: a partition that no bridge has has no series",
+    causes=(
+        KnownCause("topic_not_consumed", "topic"),
+        KnownCause("bridge_blocked"),
+    ),
 )
 
 GROUP_DIVIDED: Final = ProblemRow(
@@ -254,7 +266,7 @@ GROUP_DIVIDED: Final = ProblemRow(
     {
         "application": ProblemWords(
             sentence=(
-                "{what}{began}: {processes} with {handlers}, and no handler of this one. Each treats the "
+                "{what}{began}: {processes} with {names}, and no handler of this one. Each treats the "
                 "other's tasks as those of unknown handlers, and the other's retry topics as abandoned. "
                 "Give each application its own BRIDGE_GROUP, and delete no topic. If the other is an older "
                 "version of this one, stop it."
@@ -274,7 +286,7 @@ GROUP_DIVIDED: Final = ProblemRow(
         ),
         "handlers": ProblemWords(
             sentence=(
-                "{what}, {bridge_group!r}{began}: {handlers}. Each gets only the partitions of its own "
+                "{what}, {bridge_group!r}{began}: {names}. Each gets only the partitions of its own "
                 "bridges. Is one another application? Give it its own BRIDGE_GROUP; else start all bridges "
                 "of the group with the same handlers."
             ),
@@ -314,4 +326,5 @@ BRIDGE_BLOCKED: Final = ProblemRow(
             "5m",
         ),
     ),
+    causes=(KnownCause("server_unavailable"),),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bridge.problems.problem_row import OTHERS, AlertRule, ProblemRow, ProblemWords
+from bridge.problems.problem_row import OTHERS, AlertRule, KnownCause, ProblemRow, ProblemWords
 
 DEAD_LETTER_STORE_UNAVAILABLE: Final = ProblemRow(
     "desk",
@@ -187,6 +187,12 @@ FAILURE_GROUP_GROWS: Final = ProblemRow(
             "{{ $value }} replayed letters died again; bridge deadletters plans",
         ),
     ),
+    causes=(
+        KnownCause("handler_failing", "handler"),
+        KnownCause("deliveries_dead", "handler"),
+        KnownCause("failure_group_grows", "handler"),
+    ),
+    several="{number} groups of dead letters of {handler} grow",
 )
 
 WEBHOOK_FAILING: Final = ProblemRow(

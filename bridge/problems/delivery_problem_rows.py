@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bridge.problems.problem_row import OTHERS, STOPS_ALL, AlertRule, ProblemRow, ProblemWords
+from bridge.problems.problem_row import OTHERS, STOPS_ALL, AlertRule, KnownCause, ProblemRow, ProblemWords
 
 KEY_HOT: Final = ProblemRow(
     "hot key",
@@ -46,6 +46,11 @@ KEYS_HELD: Final = ProblemRow(
             "replay or discard them",
             "5m",
         ),
+    ),
+    causes=(
+        KnownCause("handler_failing", "handler"),
+        KnownCause("deliveries_dead", "handler"),
+        KnownCause("failure_group_grows", "handler"),
     ),
 )
 
@@ -103,6 +108,7 @@ HANDLER_FAILING: Final = ProblemRow(
         "if ten or more attempts fail and none succeeds; within 3 minutes if one in twenty fails, from 20 "
         "failures on; else when 100 deliveries wait for a retry, or one has waited for 5 minutes"
     ),
+    causes=(KnownCause("dependency_down", "handler"),),
 )
 
 PROCESSES_LOST: Final = ProblemRow(
@@ -177,5 +183,10 @@ DELIVERIES_DEAD: Final = ProblemRow(
             "sum by (handler, reason) (increase(worker_dead_lettered_total[10m])) > 0",
             "{{ $labels.handler }}: {{ $value }} dead ({{ $labels.reason }})",
         ),
+    ),
+    causes=(
+        KnownCause("handler_failing", "handler"),
+        KnownCause("processes_lost", "handler"),
+        KnownCause("deliveries_dead", "handler"),
     ),
 )

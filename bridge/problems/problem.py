@@ -6,7 +6,10 @@ from bridge.formats.text_forms import format_time
 from bridge.problems.problem_row import ProblemRow
 from bridge.problems.problem_table import PROBLEM_ROWS
 
-_VALUES: Final = ("kind", "what", "topic", "handler", "group", "since", "many", "of", "lost", "do")
+_VALUES: Final = (
+    *("kind", "what", "topic", "handler", "group", "since", "many", "of", "lost", "do"),
+    *("queue", "dependency", "handlers"),
+)
 
 
 class Problem(str):
@@ -15,7 +18,8 @@ class Problem(str):
     Attributes:
         kind: its kind, a word that programs may rely on.
         what: the problem in a few words.
-        topic, handler, group: its subject, a failure group by its id; `None`: none.
+        topic, handler, group, queue, dependency: its subject, a failure group by its id; `None`: none.
+        handlers: the handlers of a problem that is about several.
         since: Unix time; `None`: not known.
         many, of: number and unit; `None`: not known, or nothing is counted.
         lost: how many of these are lost, or may be; `None`: not known.
@@ -32,6 +36,9 @@ class Problem(str):
     of: str
     lost: int | None
     do: str
+    queue: str | None
+    dependency: str | None
+    handlers: tuple[str, ...]
 
     def __new__(
         cls,
@@ -47,10 +54,13 @@ class Problem(str):
         of: str = "",
         lost: int | None = 0,
         do: str = "",
+        queue: str | None = None,
+        dependency: str | None = None,
+        handlers: tuple[str, ...] = (),
     ) -> Self:
         """Make a problem of a sentence and its values."""
         made = super().__new__(cls, sentence)
-        values = (kind, what, topic, handler, group, since, many, of, lost, do)
+        values = (kind, what, topic, handler, group, since, many, of, lost, do, queue, dependency, handlers)
         for name, value in zip(_VALUES, values, strict=True):
             setattr(made, name, value)
         return made
@@ -69,7 +79,7 @@ class Problem(str):
         values = {name: getattr(self, name) for name in _VALUES}
         since = None if self.since is None else format_time(self.since)
         row = {"id": self.row.identifier, "runbook": self.row.runbook}
-        return {**row, **values, "since": since, "sentence": str(self)}
+        return {**row, **values, "handlers": [*self.handlers], "since": since, "sentence": str(self)}
 
 
 def make_problem(
@@ -83,6 +93,9 @@ def make_problem(
     many: int | None = None,
     of: str | None = None,
     lost: int | None = 0,
+    queue: str | None = None,
+    dependency: str | None = None,
+    handlers: tuple[str, ...] = (),
     **details: object,
 ) -> Problem:
     """Return a problem in the words of its row.
@@ -90,10 +103,11 @@ def make_problem(
     Parameters:
         case: the case of the problem, if the row has words for several.
         of: the unit, if it is not that of the row.
-        details: what the words name besides topic, handler and group.
+        details: what the words name besides its subject.
     """
     words = row.choose_words(case)
-    values = {"topic": topic, "handler": handler, "group": group, **details}
+    subject = {"topic": topic, "handler": handler, "group": group, "queue": queue, "dependency": dependency}
+    values = {**subject, **details}
     what = words.what.format_map(values)
     return Problem(
         words.sentence.format_map({**values, "what": what}),
@@ -107,4 +121,7 @@ def make_problem(
         of=words.of if of is None else of,
         lost=lost,
         do=words.do.format_map(values),
+        queue=queue,
+        dependency=dependency,
+        handlers=handlers,
     )

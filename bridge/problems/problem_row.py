@@ -43,6 +43,18 @@ class ProblemWords(NamedTuple):
     of: str = ""
 
 
+class KnownCause(NamedTuple):
+    """A problem that explains another one, where both concern the same.
+
+    Attributes:
+        identifier: of its row.
+        shared: what both concern: "handler", "topic" or "queue"; empty: it concerns the whole group.
+    """
+
+    identifier: str
+    shared: str = ""
+
+
 class ProblemRow(NamedTuple):
     """One problem.
 
@@ -57,6 +69,9 @@ class ProblemRow(NamedTuple):
         alerts: the rules that tell of it.
         period: what else must have lasted or happened before it is said.
         unalerted: why no rule tells of it; empty: `alerts` do.
+        causes: the problems that explain it, the likeliest first: pages list it below the first that fits, and count
+            that alone. Of its own row, the first problem is the cause.
+        several: the words for several problems of this row that have one cause; `{number}` counts them.
     """
 
     kind: str
@@ -68,6 +83,8 @@ class ProblemRow(NamedTuple):
     alerts: tuple[AlertRule, ...] = ()
     period: str = ""
     unalerted: str = ""
+    causes: tuple[KnownCause, ...] = ()
+    several: str = ""
 
     @property
     def said(self) -> str:

@@ -9,6 +9,7 @@ from bridge.problems.problem_row import (
     STOPS_ALL,
     UNLESS_DOWN,
     AlertRule,
+    KnownCause,
     ProblemRow,
     ProblemWords,
     make_bridge_alert,
@@ -156,6 +157,10 @@ DELIVERY_OLD: Final = ProblemRow(
         "after 1 minute if no worker knows the handler"
     ),
     unalerted="its age is in `bridge_oldest_delivery_seconds`, and `DeliveriesTakeTooLong` fires",
+    causes=(
+        KnownCause("handlers_hang", "handler"),
+        KnownCause("handler_unknown", "handler"),
+    ),
 )
 
 TOPIC_UNFIT: Final = ProblemRow(
@@ -238,6 +243,13 @@ RETRIES_OVERDUE: Final = ProblemRow(
         ),
     ),
     period="1 minute after the first of them was due",
+    causes=(
+        KnownCause("topic_dying", "topic"),
+        KnownCause("partitions_paused", "topic"),
+        KnownCause("topic_not_consumed", "topic"),
+        KnownCause("partition_unassigned", "topic"),
+        KnownCause("bridge_blocked"),
+    ),
 )
 
 TIER_UNUSED: Final = ProblemRow(
@@ -293,6 +305,11 @@ TOPIC_DYING: Final = ProblemRow(
             "{{ $labels.topic }} is paused: {{ $labels.reason }}",
         ),
     ),
+    causes=(
+        KnownCause("handler_failing", "topic"),
+        KnownCause("deliveries_dead", "topic"),
+        KnownCause("failure_group_grows", "topic"),
+    ),
 )
 
 PARTITIONS_PAUSED: Final = ProblemRow(
@@ -317,6 +334,11 @@ PARTITIONS_PAUSED: Final = ProblemRow(
         ),
     ),
     period="after 1 minute",
+    causes=(
+        KnownCause("workers_down", "queue"),
+        KnownCause("workers_too_slow", "queue"),
+        KnownCause("handlers_hang", "topic"),
+    ),
 )
 
 TRANSACTION_OPEN: Final = ProblemRow(
@@ -362,6 +384,12 @@ CONSUMER_LAG: Final = ProblemRow(
         ),
     ),
     period="after 5 minutes of growth",
+    causes=(
+        KnownCause("topic_dying", "topic"),
+        KnownCause("partitions_paused", "topic"),
+        KnownCause("handlers_hang", "topic"),
+        KnownCause("bridge_lost"),
+    ),
 )
 
 TRAFFIC_STOPPED: Final = ProblemRow(

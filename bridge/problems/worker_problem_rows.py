@@ -7,6 +7,7 @@ from bridge.problems.problem_row import (
     STOPS_ALL,
     UNLESS_DOWN,
     AlertRule,
+    KnownCause,
     ProblemRow,
     ProblemWords,
     make_bridge_alert,
@@ -118,6 +119,7 @@ WORKERS_TOO_SLOW: Final = ProblemRow(
     ),
     OTHERS,
     (make_bridge_alert("workers_too_slow", "WorkersAreTooSlow", "the workers of a queue do not keep up"),),
+    causes=(KnownCause("handlers_hang", "queue"),),
 )
 
 CLOCK_SKEW: Final = ProblemRow(

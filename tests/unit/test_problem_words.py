@@ -15,7 +15,7 @@ from tests.source_tree import parse_source
 BRIDGE = Path(__file__).parents[2] / "bridge"
 ROWS = {row.identifier.upper(): row for row in PROBLEM_TABLE}
 #: What a problem has besides its words.
-OWN = {"topic", "handler", "group", "since", "many", "of", "lost"}
+OWN = {"topic", "handler", "group", "queue", "dependency", "handlers", "since", "many", "of", "lost"}
 
 
 class MakingCall(NamedTuple):

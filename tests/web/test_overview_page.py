@@ -12,7 +12,7 @@ import pytest
 
 from bridge.console.console import Console
 from bridge.console.pages import overview_page
-from bridge.console.pages.status_view import ProblemLink, show_problem
+from bridge.console.pages.status_view import ProblemLink, list_problem_links
 from bridge.console.status_cache import (
     GroupStatus,
     GroupStatusReader,
@@ -73,7 +73,7 @@ def page(console, browser):
 def test_where_all_is_well_it_says_so_and_shows_how_each_topic_and_handler_stands(page):
     text = words(page())
     assert text.startswith("Nothing needs a person")
-    assert "orders 2 partitions 214 0 22 runs" in text
+    assert "orders 2 partitions 214 Parked, by wait: 22 replay 0 5 min 22 runs" in text
     assert f"{HANDLER} Handled by the minute: 213 in 60 minutes, at most 120 in one, 3 in this one 2 96" in text
     assert "Workers of queue q 1 8 12 messages 1.4.2" in text
     assert "Bridges 1" in text
@@ -112,6 +112,7 @@ def test_each_problem_is_a_sentence_with_its_time_and_what_to_do(page):
         ("no bridge", {}, ()),
         ("grows", {"group": 7}, (ProblemLink("Group 7", "/groups/7"),)),
         ("grows", {}, (ProblemLink("Groups", "/groups"),)),
+        ("grows", {"handler": "h"}, (ProblemLink("Groups", "/groups?handler=h"),)),
         (
             "lost",
             {"topic": "a/b"},
@@ -122,7 +123,61 @@ def test_each_problem_is_a_sentence_with_its_time_and_what_to_do(page):
     ],
 )
 def test_what_can_be_done_in_the_console_is_a_link(kind, values, links):
-    assert show_problem(Problem("x", kind, "y", **values).data()).links == links
+    assert tuple(list_problem_links(Problem("x", kind, "y", **values).data())) == links
+
+
+FAILS = Problem(
+    "Every attempt of it fails.", "failing", "Every attempt fails", handler=HANDLER, since=5.0, many=12, of="attempts"
+)
+DYING = Problem("The topic is paused.", "dying", "Topic 'orders' is paused", topic="orders", since=6.0)
+
+
+def grows(group):
+    return Problem(f"Group {group} grows a lot.", "grows", f"Group {group} grows", handler=HANDLER, group=group, many=3)
+
+
+def test_a_fault_of_a_handler_is_one_line_with_its_name_count_and_age_once_and_the_rest_folded(page):
+    found = page(problems=[DYING, FAILS, grows(7), grows(8)])
+    text = words(found)
+    assert text.startswith("1 problem needs a person")
+    (row,) = re.findall(
+        r'<tr role="row">(.*?)</tr>', found[found.index("What is wrong") : found.index("h-topics")], re.S
+    )[:1]
+    assert found.count("Every attempt fails") == 1
+    folded = row[row.index("<details") : row.index("</details>")]
+    assert "Details and 3 consequences" in folded
+    for sentence in (
+        "Every attempt of it fails.",
+        "The topic is paused.",
+        "Group 7 grows a lot.",
+        "Group 8 grows a lot.",
+    ):
+        assert sentence in folded
+        assert row.count(sentence) == 1
+    for address in (f"/handlers/{HANDLER}", "/topics/orders/halt", "/groups/7"):
+        assert f'<a class="btn row-btn" href="{address}"' in row
+
+
+def test_groups_of_one_handler_are_one_line_that_counts_them(page):
+    text = words(page(problems=[grows(7), grows(8)]))
+    assert text.startswith("1 problem needs a person")
+    assert f"2 groups of dead letters of {HANDLER} grow Details: 2 problems" in text
+    assert "Group 7 grows a lot." in text
+
+
+def test_what_follows_from_a_server_that_does_not_answer_is_no_problem_of_its_own(page):
+    blocked = Problem("2 bridges consume nothing.", "obstacle", "2 of 2 bridges consume nothing")
+    text = words(page(problems=[SILENT, blocked], unanswered=[SILENT]))
+    assert text.startswith("1 problem needs a person")
+    assert text.count("2 bridges consume nothing.") == 1
+
+
+def test_parked_records_are_one_number_that_unfolds_by_wait(page):
+    found = page()
+    (cell,) = re.findall(r'<td role="cell" class="num" data-l="Parked">(<details.*?</details>)', found, re.S)
+    assert words("<main" + cell) == "Parked, by wait: 22 replay 0 5 min 22"
+    gone = page(parked=None)
+    assert '<details class="parked"' not in gone
 
 
 def test_how_many_it_concerns_and_how_many_are_lost_stand_in_columns(page):
@@ -133,7 +188,7 @@ def test_how_many_it_concerns_and_how_many_are_lost_stand_in_columns(page):
     shown = [words("<main" + row) for row in rows[:3]]
     assert "412 records 0 Resume" in shown[0]
     assert "9 records 9 Audit Topic orders" in shown[1]
-    assert shown[2] == "Silent Who knows. \u2013 \u2013 ? start it"
+    assert shown[2] == "Silent Details Who knows. \u2013 \u2013 ? start it"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def show_handler(request: Request) -> Response:
         heading=_build_heading(name, listed),
         act=_build_version(found, name),
         name=f"handler-{name}",
-        problems=[each for each in found.problems if each.handler == name],
+        causes=[cause for cause in found.causes if name in cause.handlers],
         queue=next((each for each in status_rows.build_queue_rows(found.status) if each.name == handler.queue), None),
         batches=_list_batches(found.status, name),
         breakers=_list_breakers(found.status, name),
@@ -110,10 +110,10 @@ def _build_heading(name: str, listed: Mapping[str, HandlerRow]) -> str:
 
 def _build_version(found: StatusView, name: str) -> str:
     """Return the version of what the page lists and offers."""
-    problems = [each.about for each in found.problems if each.handler == name]
+    causes = [cause.about for cause in found.causes if name in cause.handlers]
     breakers = sorted(each["dependency"] for each in _list_breakers(found.status, name))
     return digest_text(
-        repr((problems, breakers, [*_select_rows(found, name)], found.status.get("policies", {}).get(name)))
+        repr((causes, breakers, [*_select_rows(found, name)], found.status.get("policies", {}).get(name)))
     )
 
 

@@ -107,7 +107,7 @@ def show_overview(request: Request) -> Response:
     if len(listed) > MAX_LISTED_TOPICS and request.query_params.get("show") != "all":
         listed = _keep_worse(listed)
     checks: list[OnboardingCheck] = []
-    if found.stats is not None and not found.problems and not found.silent:
+    if found.stats is not None and not found.causes and not found.silent:
         checks = list_onboarding_checks(asked.desk, found.status, found.stats, recorders)
     return asked.page(
         request,
@@ -118,7 +118,6 @@ def show_overview(request: Request) -> Response:
         checks=checks,
         topics=listed,
         well=len(found.topics) - len(listed),
-        waits=status_rows.list_wait_kinds(found.status),
         queues=status_rows.build_queue_rows(found.status),
         others=found.others,
         audits=asked.audit_cache.all(),
@@ -147,8 +146,9 @@ def _take_snapshot(here: Console, found: StatusView) -> LiveSnapshot:
     for topic in found.topics:
         parts[PLACE(topic.name, "", "lag")] = made.known(topic.lag)
         parts[PLACE(topic.name, "", "state")] = made.state(topic.state, here.clock())
-        for wait in status_rows.list_wait_kinds(found.status):
-            parts[PLACE(topic.name, "", f"parked {wait}")] = made.known(topic.parked.get(wait, 0))
+        parts[PLACE(topic.name, "", "parked")] = made.known(topic.parked_total)
+        for wait, records in (topic.parked or {}).items():
+            parts[PLACE(topic.name, "", f"parked {wait}")] = made.known(records)
         for handler in topic.handlers:
             parts[PLACE(topic.name, handler.name, "spark")] = made.spark(handler.handled)
             parts[PLACE(topic.name, handler.name, "rate")] = made.rate(handler.handled)

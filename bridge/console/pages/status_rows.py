@@ -62,17 +62,22 @@ class TopicRow(NamedTuple):
     """A topic.
 
     Attributes:
-        parked: unsettled records of its retry and replay topics, by delay.
+        parked: unsettled records of its retry and replay topics, by delay, the shortest first; `None`: not known.
         halted: whether a person or a handler has halted it.
     """
 
     name: str
     partitions: int | None
     lag: int | None
-    parked: Mapping[str, int]
+    parked: Mapping[str, int] | None
     halted: bool
     state: RowState
     handlers: Sequence[HandlerRow]
+
+    @property
+    def parked_total(self) -> int | None:
+        """Return the unsettled records of all its retry and replay topics; `None`: not known."""
+        return None if self.parked is None else sum(self.parked.values())
 
     @property
     def worst(self) -> int:
@@ -109,12 +114,6 @@ def build_topic_rows(routes: Routes, status: Status, letters: LetterCounts | Non
     return sorted(rows, key=lambda row: (row.worst, row.name))
 
 
-def list_wait_kinds(status: Status) -> list[str]:
-    """Return the retry delays of the topics, the shortest first: a column each."""
-    found = {(each["delay"] or 0, _format_wait(each["delay"])) for each in status.get("parked") or ()}
-    return [name for _, name in sorted(found)]
-
-
 def build_queue_rows(status: Status) -> list[QueueRow]:
     """Return the queues, sorted by name."""
     return [_build_queue_row(name, found, status) for name, found in sorted((status.get("queues") or {}).items())]
@@ -122,20 +121,26 @@ def build_queue_rows(status: Status) -> list[QueueRow]:
 
 def _build_topic_row(name: str, handlers: Iterable[Handler], status: Status, letters: LetterCounts | None) -> TopicRow:
     partitions = (status.get("topics") or {}).get(name)
-    parked: dict[str, int] = {}
-    for each in status.get("parked") or ():
-        if each["source"] == name:
-            wait = _format_wait(each["delay"])
-            parked[wait] = parked.get(wait, 0) + each["records"]
     return TopicRow(
         name,
         None if partitions is None else len(partitions),
         None if partitions is None else sum(at["lag"] for at in partitions.values()),
-        parked,
+        _count_parked(name, status.get("parked")),
         name in status.get("halted", {}),
         _judge_topic(name, partitions, status),
         [_build_handler_row(name, handler, status, letters) for handler in handlers],
     )
+
+
+def _count_parked(topic: str, tiers: Sequence[Mapping[str, Any]] | None) -> dict[str, int] | None:
+    if tiers is None:
+        return None
+    parked: dict[str, int] = {}
+    for each in sorted(tiers, key=lambda tier: tier["delay"] or 0):
+        if each["source"] == topic:
+            wait = _format_wait(each["delay"])
+            parked[wait] = parked.get(wait, 0) + each["records"]
+    return parked
 
 
 def _judge_topic(name: str, partitions: Mapping[str, Any] | None, status: Status) -> RowState:

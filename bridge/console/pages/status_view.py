@@ -1,7 +1,7 @@
 """The status of the group as pages show it: problems with links to their remedies, plans, topics, and live parts."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar
@@ -14,6 +14,9 @@ from bridge.console.status_cache import GroupStatus, get_problem_subject
 from bridge.deadletters.inspection.letter_statistics import LetterCounts
 from bridge.deadletters.model.bulk_plan import BulkPlan
 from bridge.errors import DeskUnavailable
+from bridge.inspection.status_report import find_server
+from bridge.problems.bridge_problem_rows import SERVER_UNAVAILABLE
+from bridge.problems.problem_causes import ProblemCause, group_by_cause
 
 #: For each kind of problem, the words and the address of the page with the remedy.
 _PAGES: Final = {
@@ -30,13 +33,30 @@ class ProblemLink(NamedTuple):
     words: str
     address: str
 
+    def shorten(self, named: Collection[str]) -> str:
+        """Return the words without a topic's or a handler's name that its line names already."""
+        kind, _, name = self.words.partition(" ")
+        return kind if kind in ("Topic", "Handler") and name in named else self.words
+
 
 class ShownProblem(NamedTuple):
-    """A problem on a page; its values are those of `bridge.problems.problem.Problem`.
+    """A problem that follows from another one, on a page."""
+
+    what: str
+    sentence: str
+    links: tuple[ProblemLink, ...]
+
+
+class ShownCause(NamedTuple):
+    """A cause on a page, listed once with all that follows from it; its numbers are those of its own problems.
 
     Attributes:
+        sentence: empty: the cause is several problems, which are all in `effects`.
         since: ms since the epoch; `None`: not known.
-        about: the identity of the problem while its numbers change.
+        links: the pages with a remedy, those of what follows behind its own.
+        named: the topic and the handler that it names.
+        topics, handlers: what it or its effects are about.
+        about: the identity of all of them while their numbers change.
     """
 
     what: str
@@ -47,30 +67,44 @@ class ShownProblem(NamedTuple):
     lost: int | None
     do: str
     links: tuple[ProblemLink, ...]
-    topic: str | None
-    handler: str | None
+    effects: tuple[ShownProblem, ...]
+    named: frozenset[str]
+    topics: frozenset[str]
+    handlers: frozenset[str]
     about: tuple[Any, ...]
 
 
-def show_problem(values: Mapping[str, Any]) -> ShownProblem:
-    """Return a problem of `bridge status --json` with its links."""
-    since = values["since"]
-    return ShownProblem(
-        values["what"],
-        values["sentence"],
-        None if since is None else int(datetime.fromisoformat(since).timestamp() * 1000),
-        values["many"],
-        values["of"],
-        values["lost"],
-        values["do"],
-        tuple(_list_links(values)),
-        values["topic"],
-        values["handler"],
-        tuple(values[name] for name in ("kind", "topic", "handler", "group")),
+#: The links of a cause that a page shows; the others are with what follows from it.
+MAX_LINKS: Final = 4
+
+
+def show_cause(cause: ProblemCause) -> ShownCause:
+    """Return a cause with its links."""
+    head, several = cause.head, len(cause.peers) > 1
+    effects = cause.members if several else cause.effects
+    links = dict.fromkeys(link for values in cause.members for link in list_problem_links(values))
+    return ShownCause(
+        cause.what,
+        "" if several else head["sentence"],
+        None if cause.since is None else int(datetime.fromisoformat(cause.since).timestamp() * 1000),
+        cause.many,
+        head["of"],
+        cause.lost,
+        head["do"],
+        tuple(links)[:MAX_LINKS],
+        tuple(ShownProblem(each["what"], each["sentence"], tuple(list_problem_links(each))) for each in effects),
+        frozenset(name for name in (head["topic"], head["handler"]) if name and name in cause.what),
+        frozenset(filter(None, (each["topic"] for each in cause.members))),
+        frozenset(name for each in cause.members for name in (each["handler"], *each["handlers"]) if name),
+        tuple(tuple(each[name] for name in _IDENTITY) for each in cause.members),
     )
 
 
-def _list_links(values: Mapping[str, Any]) -> Iterator[ProblemLink]:
+_IDENTITY: Final = ("kind", "topic", "handler", "group", "queue", "dependency")
+
+
+def list_problem_links(values: Mapping[str, Any]) -> Iterator[ProblemLink]:
+    """Yield the links of a problem in `bridge status --json`: first to its remedy."""
     kind, topic, handler = values["kind"], values["topic"], values["handler"]
     if page := _PAGES.get(kind):
         words, address = page
@@ -78,9 +112,10 @@ def _list_links(values: Mapping[str, Any]) -> Iterator[ProblemLink]:
         yield ProblemLink(words.format(**values), address.format(**quoted))
     if kind in ("lost", "log") and topic:
         yield ProblemLink("Audit", f"/audit?{urlencode({'topic': topic})}")
-    if kind == "grows":
-        group = values["group"]
-        yield (ProblemLink("Groups", "/groups") if group is None else ProblemLink(f"Group {group}", f"/groups/{group}"))
+    if kind == "grows" and values["group"] is not None:
+        yield ProblemLink(f"Group {values['group']}", f"/groups/{values['group']}")
+    elif kind == "grows":
+        yield ProblemLink("Groups", f"/groups?{urlencode({'handler': handler})}" if handler else "/groups")
     if topic and kind not in ("halted", "topic"):
         yield ProblemLink(f"Topic {topic}", f"/topics/{quote(topic, safe='')}")
     if handler and kind not in ("policy", "dead", "grows"):
@@ -98,6 +133,8 @@ class StatusView:
 
     Attributes:
         silent: a sentence for each unavailable server, and since when.
+        causes: the problems, each cause once, without those of `silent`.
+        consequences: by the sentence of an unavailable server, what follows from that.
         running_plans: the running plans.
         topics: all topics, the worst first.
     """
@@ -105,7 +142,8 @@ class StatusView:
     group_status: GroupStatus | None
     status: Mapping[str, Any]
     silent: Mapping[str, int]
-    problems: Sequence[ShownProblem]
+    causes: Sequence[ShownCause]
+    consequences: Mapping[str, Sequence[ShownProblem]]
     running_plans: Sequence[BulkPlan]
     stats: LetterCounts | None
     topics: Sequence[status_rows.TopicRow]
@@ -116,7 +154,7 @@ class StatusView:
         """Return the heading of the overview."""
         if self.group_status is None and not self.silent:
             return "Waiting for the status of the group"
-        if not (count := len(self.problems) + len(self.silent)):
+        if not (count := len(self.causes) + len(self.silent)):
             return "Nothing needs a person"
         return f"{count} problem{' needs' if count == 1 else 's need'} a person"
 
@@ -128,8 +166,8 @@ class StatusView:
     @property
     def act(self) -> str:
         """Return the version of the listed rows: if it changes, the rows of an open page are outdated."""
-        problems = [each.about for each in self.problems]
-        listed = [problems, sorted(map(get_problem_subject, self.silent)), [plan.id for plan in self.running_plans]]
+        causes = [each.about for each in self.causes]
+        listed = [causes, sorted(map(get_problem_subject, self.silent)), [plan.id for plan in self.running_plans]]
         halted = sorted(row.name for row in self.topics if row.halted)
         return digest_text(repr([*listed, halted, self.group_status is None, sorted(row.name for row in self.topics)]))
 
@@ -146,11 +184,17 @@ def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
     stats = _ask_store(asked.desk.totals.counted, silent, group_status, asked.clock())
     running_plans = _ask_store(lambda: asked.desk.plans.applying(counts=counts), silent, group_status, asked.clock())
     letters = None if stats is None else _count_by_handler(stats)
+    causes = group_by_cause(status.get("problem_values", ()), asked.desk.routes)
     return StatusView(
         group_status,
         status,
         silent,
-        [show_problem(values) for values in _drop_unavailable(silent, status.get("problem_values", ()))],
+        [show_cause(cause) for cause in causes if _find_silent(silent, cause) is None],
+        {
+            sentence: show_cause(cause).effects
+            for cause in causes
+            if cause.effects and (sentence := _find_silent(silent, cause)) is not None
+        },
         running_plans or [],
         stats,
         status_rows.build_topic_rows(asked.desk.routes, status, letters),
@@ -217,9 +261,13 @@ def _ask_store(
         return None
 
 
-def _drop_unavailable(silent: Iterable[str], problems: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    said = {get_problem_subject(sentence) for sentence in silent}
-    return [values for values in problems if get_problem_subject(values["sentence"]) not in said]
+def _find_silent(silent: Iterable[str], cause: ProblemCause) -> str | None:
+    """Return the sentence of the unavailable server that is the cause; `None` if it is none."""
+    # A bridge may add to the problem's sentence since when the server is unavailable.
+    subjects = {get_problem_subject(cause.head["sentence"])}
+    if cause.head["id"] == SERVER_UNAVAILABLE.identifier:
+        subjects.add(cause.head["what"])
+    return next((each for each in silent if subjects & {get_problem_subject(each), find_server(each)}), None)
 
 
 def _count_by_handler(stats: LetterCounts) -> dict[str, dict[str, int]]:

@@ -44,7 +44,7 @@ def show_topic(request: Request) -> Response:
         heading=_build_heading(row),
         act=_build_version(view, row),
         name=f"topic-{name}",
-        problems=[problem for problem in view.problems if problem.topic == name],
+        causes=[cause for cause in view.causes if name in cause.topics],
         partitions=build_partition_rows(name, view.status),
         beside=list_own_topics(name, view.status),
         letters=TopicNames.from_settings(here.desk.settings).dead_letters(name),
@@ -103,6 +103,6 @@ def _build_heading(row: TopicRow) -> str:
 
 def _build_version(view: StatusView, row: TopicRow) -> str:
     """Return the version of what the page lists and offers."""
-    problems = [problem.about for problem in view.problems if problem.topic == row.name]
+    causes = [cause.about for cause in view.causes if row.name in cause.topics]
     tiers = [tier["topic"] for tier in list_own_topics(row.name, view.status)]
-    return digest_text(repr((problems, row.halted, row.partitions, tiers)))
+    return digest_text(repr((causes, row.halted, row.partitions, tiers)))

@@ -195,9 +195,12 @@ def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Pr
         )
     rest = [group.growth.since / 1000 for group in grow[SAID:] if group.growth]
     if rest:
+        handlers = sorted({group.handler for group in grow[SAID:]})
         yield make_problem(
             FAILURE_GROUP_GROWS,
             "more groups",
+            handler=(handlers[0] or None) if len(handlers) == 1 else None,
+            handlers=tuple(handlers) if len(handlers) > 1 else (),
             since=min(rest),
             many=len(rest),
             groups=f"{format_count(len(rest), 'more group')} of dead letters {inflect_verb(len(rest), 'grow')}",
