@@ -50,6 +50,7 @@ _STATIC_TYPES: Final = {
     "console.css": "text/css",
     "console.js": "text/javascript",
     "live.js": "text/javascript",
+    "payload.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 

@@ -86,6 +86,7 @@ def _build_environment() -> Environment:
         template_filters.ending,
         template_filters.attribute,
         template_filters.octets,
+        template_filters.copied,
         template_filters.commands,
         template_filters.terminal,
     )

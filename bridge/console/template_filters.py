@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from typing import Final
+from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
@@ -79,6 +80,11 @@ def foreign(text: str | None, most: int = _FOREIGN_AT_MOST, marks: Collection[st
     return shown + Markup('<span class="muted"> … {} more characters</span>').format(f"{len(text) - most:,}")
 
 
+def seen(text: str) -> str:
+    """Return foreign text escaped, with its invisible characters shown; the caller isolates it."""
+    return "".join(_seen(text))
+
+
 def ending(name: str, most: int) -> Markup:
     """Return the end of a long dotted name, which tells it from others: `…orders.handlers.charge`."""
     if len(name) <= most:
@@ -99,6 +105,16 @@ def octets(data: bytes | None, most: int = _FOREIGN_AT_MOST) -> Markup:
         shown = Markup('<span class="mono">{}</span> <span class="tag">hex</span>').format(data[:most].hex(" "))
         more = Markup('<span class="muted"> … {} more bytes</span>').format(f"{len(data) - most:,}")
         return shown + more if len(data) > most else shown
+
+
+def copied(text: str | bytes) -> str:
+    """Return text in ASCII for a button that copies it exactly; bytes that are no text in hexadecimal."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return quote(data.hex(" "))
+    return quote(data)
 
 
 def describe_error(letter: LetterLine) -> str:

@@ -97,3 +97,32 @@ def test_escapes_of_readable_characters_are_read_and_the_sent_text_keeps_them():
         "}",
     ]
     assert view_payload(sent, PayloadMode.SENT).lines == [sent.decode()]
+
+
+def test_a_text_is_found_in_either_case_in_all_of_the_value_and_the_part_that_has_it_is_shown():
+    value = json.dumps({"lines": [{"sku": f"kb-{at}"} for at in range(9_000)], "Note": "urgent"}).encode()
+    nothing, note = view_payload(value, search="nowhere"), view_payload(value, search="NOTE")
+    assert (nothing.at, nothing.found) == (0, (0, None, True))
+    assert note.found == (1, None, True)
+    assert '  "Note": "urgent"' in note.lines
+    every = view_payload(value, search="kb-")
+    assert every.at == 0
+    assert every.found is not None
+    assert every.next is not None
+    assert every.found.number == 9_000
+    assert every.next <= (every.found.next or 0) < every.next + 20
+    last = view_payload(value, PayloadMode.PRETTY, 0, "kb-8999").found
+    assert last is not None
+    assert "kb-8999" in view_payload(value, PayloadMode.PRETTY, last.next, "kb-8999").lines[0]
+
+
+def test_a_text_far_within_a_long_line_is_in_the_part_that_is_shown():
+    value = b"x" * 3 * PART + b"needle" + b"y" * PART
+    found = view_payload(value, search="needle")
+    assert "needle" in found.lines[0]
+    assert found.found == (1, None, True)
+
+
+def test_of_a_search_that_did_not_reach_the_end_that_is_said():
+    deep = b"[" * DEEPEST + b"1," * 30_000 + b"1" + b"]" * DEEPEST
+    assert view_payload(deep, search="2").found == (0, None, False)

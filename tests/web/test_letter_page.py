@@ -6,6 +6,7 @@ from html import unescape
 
 import pytest
 
+from bridge.console.console import STATIC_FOLDER
 from bridge.console.pages import letters_page as page_of
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import letter_rows, plan_item_rows
@@ -15,6 +16,7 @@ from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.inspection import record_search
 from tests.desk.letters import letter
 from tests.web import hostile_input
+from tests.web.payload_lines import read_lines as lines
 
 PYTHON = """Traceback (most recent call last):
   File "/app/.venv/lib/python3.13/site-packages/tasks/execution/batch_run.py", line 143, in run
@@ -42,13 +44,8 @@ def text(html):
     return unescape(re.sub(r"<[^>]+>", "", html))
 
 
-def lines(page):
-    (code,) = re.findall(r'<ol class="code".*?</ol>', page, re.DOTALL)
-    return [text(line) for line in re.findall(r"<li>(.*?)</li>", code, re.DOTALL)]
-
-
 def panel(page, name):
-    (found,) = re.findall(rf'<section class="panel"[^>]* aria-labelledby="{name}".*?</section>', page, re.DOTALL)
+    (found,) = re.findall(rf'<section class="panel[^"]*"[^>]* aria-labelledby="{name}".*?</section>', page, re.DOTALL)
     return found
 
 
@@ -93,7 +90,7 @@ def test_a_json_text_that_is_broken_is_shown_as_sent_with_the_place(browser, rec
 
 
 @pytest.mark.parametrize("way", ["pretty", "sent"])
-def test_a_large_value_comes_64_kb_at_a_time_and_nothing_of_it_is_missing(browser, record, way):
+def test_a_large_value_comes_in_parts_and_nothing_of_it_is_missing(browser, record, way):
     value = b"[" + b",".join(b'{"number":%d}' % at for at in range(9_000)) + b"]"
     record(letter(1, value=value))
     here, address, found = browser(), f"/letters/1?value={way}", []
@@ -101,7 +98,7 @@ def test_a_large_value_comes_64_kb_at_a_time_and_nothing_of_it_is_missing(browse
         page = here.get(address).text
         assert len(page) < 600_000
         found += lines(page)
-        following = re.findall(r'href="([^"]*)">Next 64 KB', page)
+        following = re.findall(r'href="([^"]*)">Next part', page)
         if not following:
             break
         address = unescape(following[0])
@@ -357,3 +354,69 @@ def test_a_letter_leads_to_its_trace_where_the_tracing_system_is_named(browser, 
     page = browser().get("/letters/1").text
     assert 'href="https://grafana.example.com/explore?q=4bf92f3577b34da6a3ce929d0e0e4736&amp;on=1"' in page
     assert "its trace" not in browser().get("/letters/2").text
+
+
+def test_the_traceback_comes_before_the_value_and_the_value_before_the_headers(browser, record):
+    record(letter(1, traceback=PYTHON))
+    page = browser().get("/letters/1").text
+    assert page.index('id="h-trace"') < page.index('id="h-value"') < page.index('id="h-headers"')
+
+
+def test_objects_and_lists_of_json_fold_and_what_is_deep_in_a_long_value_is_folded_at_first(browser, record):
+    some = b",".join(b'{"sku":"kb-%d","price":{"eur":%d}}' % (at, at) for at in range(100))
+    record(letter(1, value=b'{"lines":[' + some + b"]}"), letter(2, value=b'{"a":{"b":{"c":[1]}}}'))
+    long, short = (panel(browser().get(f"/letters/{id_}").text, "h-value") for id_ in (1, 2))
+    assert short.count("<details open>") == short.count("<details") == 4
+    assert long.count("<details open>") == 2
+    assert long.count("<details>") == 200
+    assert "2 members }," in text(long)
+
+
+def test_a_search_marks_its_places_and_opens_what_holds_them(browser, record):
+    some = b",".join(b'{"sku":"kb-%d","price":{"eur":%d}}' % (at, at) for at in range(100))
+    record(letter(1, value=b'{"lines":[' + some + b"]}"))
+    here = browser()
+    value = panel(here.get("/letters/1?search=KB-77&status=open").text, "h-value")
+    assert value.count("<mark class=hit") == 1
+    assert "<mark class=hit id=match>kb-77</mark>" in value
+    assert value.count("<details open>") == 3
+    assert "1 place" in text(value)
+    assert '<input type="hidden" name="status" value="open">' in value
+    assert "0 places" in text(panel(here.get("/letters/1?search=nowhere").text, "h-value"))
+
+
+def test_a_search_of_what_is_hostile_is_harmless(browser, record):
+    record(letter(1, value=b'{"a": "%s"}' % hostile_input.TEXT.encode().replace(b'"', b"'")))
+    here = browser()
+    for way in ("pretty", "sent"):
+        answer = here.get("/letters/1", params={"search": hostile_input.TEXT[:190], "value": way})
+        assert answer.status_code == 200
+        hostile_input.check(answer.text)
+
+
+def test_a_header_is_copied_as_it_is_and_leads_to_the_letters_that_have_it(browser, record):
+    hostile = "a\u202eb\x85".encode()
+    record(
+        letter(1, headers=(("region", b"eu=west"), ("odd", hostile), ("bytes", b"\xff\x00"), ("none", None))),
+        letter(2, headers=(("region", b"us"),)),
+    )
+    here = browser()
+    headers = panel(here.get("/letters/1").text, "h-headers")
+    assert re.findall('data-copy="([^"]*)"', headers)[-3:] == ["eu%3Dwest", "a%E2%80%AEb%C2%85", "ff%2000"]
+    links = re.findall(r'href="([^"]*)" class="btn quiet row-btn">', headers)
+    assert len(links) == 3
+    for link in links:
+        assert re.findall('href="/letters/([0-9]+)', here.get(unescape(link)).text) == ["1"]
+
+
+def test_the_key_leads_to_the_letters_that_have_it(browser, record):
+    record(letter(1, key=b"\x00k"), letter(2, key=b"other"))
+    here = browser()
+    (link,) = re.findall(r'class="btn quiet row-btn" href="([^"]*)"', panel(here.get("/letters/1").text, "h-headers"))
+    assert re.findall('href="/letters/([0-9]+)', here.get(unescape(link)).text) == ["1"]
+
+
+def test_all_scripts_of_the_console_together_are_small():
+    scripts = [each for each in STATIC_FOLDER.iterdir() if each.suffix == ".js"]
+    assert len(scripts) >= 3
+    assert sum(len(each.read_bytes()) for each in scripts) <= 50_000

@@ -28,6 +28,7 @@ from tasks.declaration.handler_declaration import declare_handler
 from tests.desk.letters import letter
 from tests.schema_registry import ORDER_SCHEMA, RegistryServer, frame, serve_registry, write_avro
 from tests.web.conftest import signed_in
+from tests.web.payload_lines import read_lines
 from tests.web.test_api import Program
 
 TAKE = "orders.handlers.take"
@@ -93,8 +94,7 @@ def sent(desk: Any, plan: Any) -> dict[int, bytes | None]:
 @pytest.mark.parametrize("id_", [1, 2])
 def test_its_page_shows_json_and_its_schema_and_the_bytes_in_hexadecimal(died, browser, id_):
     page = browser().get(f"/letters/{id_}").text
-    assert "&#34;email&#34;: &#34;zebra@example.org&#34;" in page
-    assert "&#34;amount&#34;: 12.50" in page
+    assert {'"email": "zebra@example.org"', '"amount": 12.50'} <= {line.strip(" ,") for line in read_lines(page)}
     assert "Avro, schema 1" in page
     assert "Its handler would accept it now" in page
     assert BODY[:4].hex(" ") in browser().get(f"/letters/{id_}?value=hex").text
@@ -124,7 +124,7 @@ def test_a_role_with_masks_finds_nothing_of_a_masked_field(died, desk):
         assert "zebra" not in text
         assert b"zebra".hex(" ") not in text
     assert "[masked]" in pages[0]
-    assert "&#34;amount&#34;: 12.50" in pages[0]
+    assert '"amount": 12.50' in {line.strip(" ,") for line in read_lines(pages[0])}
     assert program.get("/letters/1/value").status_code == 403
 
 

@@ -1,7 +1,6 @@
 """The pages of letters: the list by a filter, its export, and one letter with all its details."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from starlette.datastructures import QueryParams
@@ -15,6 +14,7 @@ from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
 from bridge.console.pages.form_submission import MAX_NOTE, check_length, require_why, submit_once
+from bridge.console.pages.payload_panel import address_key_letters, build_payload_panel, list_header_rows
 from bridge.console.record_lookup import mask_last_errors
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.editing.handler_check import HandlerVerdict
@@ -31,7 +31,7 @@ from bridge.deadletters.model.letter_view import (
     LetterView,
     build_timeline,
 )
-from bridge.deadletters.model.payload_view import PayloadMode, PayloadView, find_quoted_text, view_payload
+from bridge.deadletters.model.payload_view import find_quoted_text
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.model.traceback_parts import split_traceback
 from bridge.errors import FilterFault, KafkaUnavailable
@@ -211,11 +211,21 @@ def show_letter(request: Request) -> Response:
         "letter.html",
         letter=letter,
         it=it,
-        payload=_view_value(view, query),
+        panel=build_payload_panel(
+            request,
+            letter.value,
+            view.value,
+            encoded=letter.encoded,
+            schema=letter.schema,
+            quoted=find_quoted_text(it.error_message),
+        ),
+        headers=list(list_header_rows(letter.headers, it.topic, console.get_masks(request))),
+        key_letters=address_key_letters(it.key, it.topic, console.get_masks(request)),
         view=view,
         away=unavailable,
         read=bool(query.get("kafka")) and letter.kept,
         marks=find_quoted_text(it.error_message),
+        traceback=traceback,
         takes=_check_value(here.desk, unmasked, view),
         exceptions=split_traceback(traceback, it.handler),
         failed=failed,
@@ -299,16 +309,6 @@ def _add_note(desk: DeadLetterService, letter: int, note: str, who: str) -> int:
     return letter
 
 
-def _read_view_kind(query: QueryParams) -> PayloadMode | None:
-    mode = query.get("value", "")
-    return PayloadMode(mode) if mode in list(PayloadMode) else None
-
-
-def _read_offset(query: QueryParams) -> int | None:
-    text = query.get("from", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-
-
 def _read_with_value(desk: DeadLetterService, letter: LetterView) -> tuple[LetterView, str]:
     """Return the letter with its value from Kafka, or the reason why it has none."""
     try:
@@ -316,24 +316,6 @@ def _read_with_value(desk: DeadLetterService, letter: LetterView) -> tuple[Lette
     except KafkaUnavailable as error:
         return letter, str(error)
     return with_value, "" if with_value.kept else "Kafka does not have this record any more."
-
-
-def _view_value(view: MaskedView, query: QueryParams) -> PayloadView:
-    """Return a view of the value; a masked one has no bytes."""
-    letter, mode, at = view.letter, _read_view_kind(query), _read_offset(query)
-    if view.value.is_any:
-        shown = view_payload(letter.value, PayloadMode.PRETTY, at)
-        return replace(shown, ways=(PayloadMode.PRETTY,), way=PayloadMode.PRETTY, kind=letter.schema or shown.kind)
-    if letter.encoded is None:
-        shown = view_payload(letter.value, mode, at)
-        return replace(shown, kind=", ".join(filter(None, (shown.kind, letter.schema))))
-    # As JSON, or byte for byte.
-    ways = (PayloadMode.PRETTY, PayloadMode.HEX)
-    if mode in (PayloadMode.HEX, PayloadMode.SENT):
-        shown = view_payload(letter.encoded, PayloadMode.HEX, at or 0)
-    else:
-        shown = view_payload(letter.value, PayloadMode.PRETTY, at)
-    return replace(shown, kind=letter.schema, ways=ways, fault_at=None)
 
 
 def _check_value(desk: DeadLetterService, letter: LetterView, view: MaskedView) -> HandlerVerdict | None:

@@ -9,15 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
+
+from bridge.deadletters.model.json_fold import JsonNode, fold_lines
 
 #: Most bytes of a value that are read, and most levels that are indented: deeper ones stay on their line.
 READ: Final = 1_000_000
 DEEPEST: Final = 64
-#: Characters of a part of a text; bytes of a part in hexadecimal, and of a line of it.
+#: Characters of a part of a text, and lines of an indented one; bytes of a part in hexadecimal, and of a line of it.
 PART: Final = 65_536
+LINES: Final = 2_000
 HEX_PART: Final = 4_096
 HEX_LINE: Final = 16
+
+#: Most characters of a text that is searched, and of what it is searched for.
+SEARCHED: Final = 2_000_000
+MAX_WORDS: Final = 200
 
 #: A token of a JSON text: a string (the last may be cut off), a bracket, a comma, a colon, or another run.
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{},:]|[^][{},:"\s]+', re.DOTALL)
@@ -47,30 +54,52 @@ class PayloadView:
         ways: the modes in which it can be shown.
         way: the mode in which it is shown.
         lines: of the part, if it is text.
+        nodes: the same lines as a tree, if it is indented.
         dump: of the part in hexadecimal, for each line: offset, bytes, and text.
         at: the begin of the part, in characters, or bytes of hexadecimal.
         next: the begin of the next part; `None`: this is the last.
         fault_at: the first byte that is no text, or no JSON if the value begins as JSON; `None`: no fault.
         unread: bytes at its end that are not read.
+        found: what was searched for in all of it.
     """
 
     kind: str
     ways: Sequence[PayloadMode] = ()
     way: PayloadMode | None = None
     lines: Sequence[str] = ()
+    nodes: Sequence[JsonNode] = ()
     dump: Sequence[tuple[int, str, str]] = ()
     at: int = 0
     next: int | None = None
     fault_at: int | None = None
     unread: int = 0
+    found: "ValueSearch | None" = None
 
 
-def view_payload(value: bytes | None, way: PayloadMode | None = None, at: int | None = None) -> PayloadView:
+class ValueSearch(NamedTuple):
+    """The places of a text in a value, in either case of letters.
+
+    Attributes:
+        number: of places.
+        next: the begin of the first part behind this one that has one; `None`: none has.
+        is_complete: whether all of what is read was searched.
+    """
+
+    number: int
+    next: int | None
+    is_complete: bool
+
+
+def view_payload(
+    value: bytes | None, way: PayloadMode | None = None, at: int | None = None, search: str = ""
+) -> PayloadView:
     """Return a part of a value.
 
     Parameters:
         way: the wished mode; another one is used if the value cannot be shown so.
-        at: the begin of the part; by default the begin of the value, in hexadecimal just before the fault.
+        at: the begin of the part; by default the begin of the value, in hexadecimal just before the fault; if
+            something is searched for, the first part that has it.
+        search: a text to find; hexadecimal is not searched.
     """
     if not value:
         return PayloadView("a tombstone" if value is None else "empty")
@@ -88,8 +117,27 @@ def view_payload(value: bytes | None, way: PayloadMode | None = None, at: int | 
         dump, following = _dump_bytes(some, begins)
         return replace(found, dump=dump, at=begins, next=following)
     whole = some.decode("utf-8", "surrogateescape") if text is None else text
-    lines, following = _cut_part(_indent_json(whole) if way is PayloadMode.PRETTY else iter((whole,)), at or 0)
-    return replace(found, lines=lines, at=at or 0, next=following)
+    indented = way is PayloadMode.PRETTY
+    part, sought = _view_text(whole, at, search[:MAX_WORDS], indented=indented)
+    nodes = fold_lines(part.before, part.lines, goes_on=part.ends_within) if indented else ()
+    return replace(found, lines=part.lines, nodes=nodes, at=len(part.before), next=part.following, found=sought)
+
+
+def _view_text(whole: str, at: int | None, search: str, *, indented: bool) -> tuple["_TextPart", ValueSearch | None]:
+    """Return a part of a text, and what was found in all of it."""
+
+    def write() -> Iterator[str]:
+        return _indent_json(whole) if indented else iter((whole,))
+
+    most = LINES if indented else PART
+    part = _cut_part(write(), at or 0, most)
+    if not search:
+        return part, None
+    places, is_complete = _find_places(write(), search)
+    if at is None and places and part.following is not None and places[0] >= part.following:
+        part = _cut_part(write(), places[0], most)
+    later = None if (behind := part.following) is None else next((place for place in places if place >= behind), None)
+    return part, ValueSearch(len(places), later, is_complete)
 
 
 def find_quoted_text(message: str) -> frozenset[str]:
@@ -136,19 +184,67 @@ def _dump_bytes(some: bytes, begins: int) -> tuple[list[tuple[int, str, str]], i
     return lines, end if end < len(some) else None
 
 
-def _cut_part(pieces: Iterator[str], begins: int) -> tuple[list[str], int | None]:
-    """Return the lines of a part of a text, without computing the rest of the text."""
+class _TextPart(NamedTuple):
+    """A part of a text.
+
+    Attributes:
+        before: the text before it.
+        following: the begin of the next part; `None`: this is the last.
+        ends_within: whether it ends within a line.
+    """
+
+    before: str
+    lines: list[str]
+    following: int | None
+    ends_within: bool = False
+
+
+#: Characters before a place in a line that is longer than a part.
+_BEFORE_PLACE: Final = 200
+
+
+def _find_places(pieces: Iterator[str], search: str) -> tuple[list[int], bool]:
+    """Return where a part begins that shows a text, for each place of it, and whether all was searched."""
+    text, begins = _join_pieces(pieces, SEARCHED), 0
+    places: list[int] = []
+    wanted = re.compile(re.escape(search), re.IGNORECASE)
+    for line in text[:SEARCHED].split("\n"):
+        for match in wanted.finditer(line):
+            places.append(begins if len(line) < PART else begins + max(0, match.start() - _BEFORE_PLACE))
+        begins += len(line) + 1
+    return places, len(text) <= SEARCHED
+
+
+def _join_pieces(pieces: Iterator[str], most: int) -> str:
+    """Return the begin of a text: more characters than `most` if it has them, without computing the rest of it."""
     made: list[str] = []
-    length, wanted = 0, begins + PART + 1
-    while length < wanted and (some := "".join(islice(pieces, 1_000))):
+    length = 0
+    while length <= most and (some := "".join(islice(pieces, 1_000))):
         made.append(some)
         length += len(some)
-    text = "".join(made)[begins:]
-    if len(text) <= PART:
-        return text.split("\n"), None
-    # At the end of a line, if there is one.
-    end = text.rfind("\n", PART // 2, PART) + 1 or PART
-    return text[:end].removesuffix("\n").split("\n"), begins + end
+    return "".join(made)
+
+
+def _cut_part(pieces: Iterator[str], begins: int, most: int) -> _TextPart:
+    """Return a part of a text.
+
+    Parameters:
+        most: lines of the part.
+    """
+    read = _join_pieces(pieces, begins + PART)
+    before, text = read[:begins], read[begins:]
+    end = len(text)
+    if end > PART:
+        # At the end of a line, if there is one.
+        end = text.rfind("\n", PART // 2, PART) + 1 or PART
+    lines = text[:end].split("\n", most)
+    if len(lines) > most:
+        end -= len(lines.pop())
+    elif end < len(text) and text[end - 1] == "\n":
+        lines.pop()
+    if end == len(text):
+        return _TextPart(before, lines, None)
+    return _TextPart(before, lines, begins + end, text[end - 1] != "\n")
 
 
 def _indent_json(text: str) -> Iterator[str]:
