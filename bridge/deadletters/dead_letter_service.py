@@ -29,6 +29,7 @@ from bridge.deadletters.masking.masked_edit import MaskedDifferences, MaskedEdit
 from bridge.deadletters.masking.masked_lists import MaskedLists
 from bridge.deadletters.model.payload_codec import PayloadCodec
 from bridge.deadletters.replay.copy_action import LetterCopies
+from bridge.deadletters.replay.handled_sample import HandledRecords
 from bridge.deadletters.replay.plan_progress import PlanProgressReader
 from bridge.deadletters.replay.plan_service import PlanService
 from bridge.deadletters.replay.redrive_plan import RedrivePlanner
@@ -189,6 +190,11 @@ class DeadLetterService:
     def common(self, masks: LetterMasks) -> GroupTraits:
         """Return the common traits of a group's letters, for such a role."""
         return GroupTraits(self.database, masks)
+
+    @property
+    def handled(self) -> HandledRecords:
+        """Return the samples of what was handled beside letters."""
+        return HandledRecords(self.settings, self.database)
 
     @property
     def copies(self) -> LetterCopies:

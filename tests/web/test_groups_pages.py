@@ -274,7 +274,8 @@ def test_a_groups_page_has_its_last_message_and_what_they_have_in_common_when_so
     assert re.search(r'id="h-last".*?the last: &lt;img', page, re.DOTALL)
     assert f'href="/groups/{groups[0]}/common"' in page
     common = ann.get(f"/groups/{groups[0]}/common").text
-    assert "What 13 letters have in common" in common
+    assert "Traits that set 13 letters apart" in common
+    assert "Handled records are not compared." in common
     assert "<img" not in common
     assert re.search(r'data-l="Value"><bdi>&lt;img.*?data-l="Of these">10 <span class="sub">76.9 %', common)
     assert ann.get("/groups/999/common").status_code == 404

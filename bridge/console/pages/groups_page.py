@@ -114,13 +114,12 @@ def show_group(request: Request) -> Response:
 
 
 def show_common(request: Request) -> Response:
-    """Show what the letters of a group have in common; it is counted on request."""
+    """Show what sets the letters of a group apart from what was handled, and from others; it is counted on request."""
     here = console.get_console(request)
     group = here.desk.groups.one(request.path_params["id"])
     masks = console.get_masks(request)
-    return here.page(
-        request, "common-traits.html", group=group, found=here.desk.common(masks).find_traits(group), masked=bool(masks)
-    )
+    found = here.desk.common(masks).find_traits(group, here.desk.handled)
+    return here.page(request, "common-traits.html", group=group, found=found, masked=bool(masks))
 
 
 def show_fixed_form(request: Request) -> Response:

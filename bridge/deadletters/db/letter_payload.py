@@ -313,7 +313,7 @@ class QuotableContent(NamedTuple):
     """The content of a letter that its error texts may quote.
 
     Attributes:
-        topic: the source.
+        topic, partition, timestamp: of the source record.
         is_whole: whether `value` is complete: not if it is too large.
     """
 
@@ -322,6 +322,8 @@ class QuotableContent(NamedTuple):
     headers: Headers
     value: bytes | None
     is_whole: bool
+    partition: int = 0
+    timestamp: int | None = None
 
 
 def read_quotable_contents(connection: Connection, ids: Collection[int], largest: int) -> dict[int, QuotableContent]:
@@ -331,13 +333,14 @@ def read_quotable_contents(connection: Connection, ids: Collection[int], largest
         largest: bytes; a larger value is not read.
     """
     value = case((letters.c.value_size <= largest, letters.c.value), else_=null()).label("value")
-    found = select(letters.c.id, kinds.c.topic, letters.c.key, letters.c.headers, value, letters.c.value_size)
+    own = (letters.c[name] for name in ("id", "key", "headers", "value_size", "partition", "timestamp"))
+    found = select(*own, kinds.c.topic, value)
     found = found.join(kinds, kinds.c.id == letters.c.kind_id).where(is_one_of(letters.c.id, list(ids)))
     return {row.id: _build_quotable_content(row) for row in connection.execute(found)}
 
 
 def _build_quotable_content(row: Any) -> QuotableContent:
     key, value = (None if each is None else bytes(each) for each in (row.key, row.value))
-    return QuotableContent(
-        row.topic, key, unpack_headers(bytes(row.headers)), value, value is not None or row.value_size < 0
-    )
+    is_whole = value is not None or row.value_size < 0
+    headers = unpack_headers(bytes(row.headers))
+    return QuotableContent(row.topic, key, headers, value, is_whole, row.partition, row.timestamp)

@@ -2,7 +2,7 @@
 status changes only from the expected one.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -186,6 +186,22 @@ def read_letters_of_record(connection: Connection, topic: str, partition: int, o
         letters.c.partition == partition, letters.c.offset == offset, kinds.c.topic == topic
     )
     return list(connection.execute(found.order_by(kinds.c.handler, letters.c.id)))
+
+
+def find_recorded_places(
+    connection: Connection, topic: str, handler: str, places: Iterable[tuple[int, int]]
+) -> set[tuple[int, int]]:
+    """Return the places (partition and offset) of a topic of which there is a letter of a handler."""
+    offsets: dict[int, list[int]] = defaultdict(list)
+    for partition, offset in places:
+        offsets[partition].append(offset)
+    found: set[tuple[int, int]] = set()
+    for partition, some in offsets.items():
+        query = select(letters.c.offset).join(kinds, kinds.c.id == letters.c.kind_id)
+        is_there = (letters.c.partition == partition, is_one_of(letters.c.offset, some))
+        rows = connection.execute(query.where(*is_there, kinds.c.topic == topic, kinds.c.handler == handler))
+        found |= {(partition, offset) for offset in rows.scalars()}
+    return found
 
 
 def read_letter(connection: Connection, id_: int) -> Row[Any] | None:

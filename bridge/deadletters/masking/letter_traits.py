@@ -1,9 +1,12 @@
-"""The traits that the letters of a group share beside other letters, from the fields that a role may see."""
+"""The traits that the letters of a group share beside handled records and other letters, from the fields that a role
+may see.
+"""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from itertools import islice
+from typing import Any, Final
 
 from bridge.deadletters.db import group_rows, letter_query
 from bridge.deadletters.db.database import Database
@@ -14,105 +17,19 @@ from bridge.deadletters.masking.letter_mask import LetterMasks, find_content_quo
 from bridge.deadletters.masking.text_redaction import MOST, HiddenQuotes
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.model.trait_comparison import CommonTraits, TraitKind, TraitSet, TraitSide, find_common_traits
+from bridge.deadletters.replay.handled_sample import HandledRecords, HandledSample
 from bridge.errors import NoJson
+from bridge.kafka.clients import Record, headers_of
 from bridge.settings.masked_fields import MaskedFields
-
-#: Most traits that are shown.
-MOST_TRAITS: Final = 20
-#: The least percentage of letters that have, or lack, a common trait.
-LEAST: Final = 50
-
-TraitKind = Literal["header", "field"]
-
-#: The traits of a letter: kind and name → text; `None`: too long to compare.
-TraitSet = Mapping[tuple[TraitKind, str], str | None]
-
-
-class LetterTrait(NamedTuple):
-    """A trait that many of some letters have, or lack.
-
-    Attributes:
-        says: its text; `None`: it is absent.
-        letters, of: how many of these letters have it, of how many for which that is known.
-        others, of_others: likewise for the other letters.
-    """
-
-    what: TraitKind
-    name: str
-    says: str | None
-    letters: int
-    of: int
-    others: int
-    of_others: int
-
-    @property
-    def apart(self) -> float:
-        """Return the difference between the shares of these letters and of the others."""
-        return self.letters / max(self.of, 1) - self.others / max(self.of_others, 1)
-
-
-class TraitSide(NamedTuple):
-    """A set of letters to compare.
-
-    Attributes:
-        traits: the traits of each letter.
-        unread: letters without known fields: the value is no JSON object, too large, or hidden.
-    """
-
-    traits: Sequence[TraitSet] = ()
-    unread: int = 0
-
-    def known(self, what: TraitKind) -> int:
-        """Return the number of letters for which a kind of trait is known."""
-        return len(self.traits) - (self.unread if what == "field" else 0)
-
-
-class CommonTraits(NamedTuple):
-    """The common traits of letters, the most distinctive first."""
-
-    traits: Sequence[LetterTrait]
-    these: TraitSide
-    others: TraitSide
-
-
-def find_common_traits(these: TraitSide, others: TraitSide) -> CommonTraits:
-    """Return the traits that at least half of some letters have or lack, and a smaller share of others."""
-    found = [each for each in (*_having(these, others), *_lacking(these, others)) if each.apart > 0]
-    many = [each for each in found if 100 * each.letters >= LEAST * each.of]
-    many.sort(key=lambda each: (-each.apart, each.what, each.name, each.says or ""))
-    return CommonTraits(many[:MOST_TRAITS], these, others)
-
-
-def _having(these: TraitSide, others: TraitSide) -> list[LetterTrait]:
-    here, there = _said(these), _said(others)
-    return [
-        LetterTrait(what, name, says, count, these.known(what), there[what, name, says], others.known(what))
-        for (what, name, says), count in here.items()
-    ]
-
-
-def _lacking(these: TraitSide, others: TraitSide) -> list[LetterTrait]:
-    here, there = _names(these), _names(others)
-    found = []
-    for (what, name), count in there.items():
-        of, of_others = these.known(what), others.known(what)
-        found.append(LetterTrait(what, name, None, of - here[what, name], of, of_others - count, of_others))
-    return found
-
-
-def _said(side: TraitSide) -> Counter[tuple[TraitKind, str, str]]:
-    return Counter((*named, says) for trait in side.traits for named, says in trait.items() if says is not None)
-
-
-def _names(side: TraitSide) -> Counter[tuple[TraitKind, str]]:
-    return Counter(named for trait in side.traits for named in trait)
-
 
 #: Number of the newest letters that are read on either side, and of those in memory at once.
 LOOKED_AT: Final = 1_000
 _AT_ONCE: Final = 100
 #: Most bytes of a value that is parsed.
 LARGEST: Final = 16_384
+#: Most levels of objects within objects whose fields are compared.
+DEEPEST: Final = 4
 #: Most headers and fields of a letter that are compared, and most characters of their texts.
 WIDEST: Final = 100
 LONGEST: Final = 100
@@ -127,12 +44,15 @@ class GroupTraits:
     database: Database
     masks: LetterMasks
 
-    def find_traits(self, group: GroupState) -> CommonTraits:
-        """Return the common traits of a group's newest open letters, beside the newest letters of its topics in
-        other groups.
+    def find_traits(self, group: GroupState, handled: HandledRecords | None = None) -> CommonTraits:
+        """Return the common traits of a group's newest open letters, beside a sample of what their handler has handled,
+        and the newest letters of their topics in other groups.
 
-        Traits are headers, and top-level fields of JSON objects. Masked fields and texts that quote them are left out;
-        a letter for which that is unknown is left out entirely.
+        Traits are headers, fields of JSON objects, key and partition. Masked fields and texts that quote them are left
+        out; a letter or record for which that is unknown is left out entirely.
+
+        Parameters:
+            handled: `None`: no handled record is looked for.
         """
         filter_ = LetterFilter(groups=(group.id,), statuses=(LetterStatus.OPEN,))
         with self.database.reading() as connection:
@@ -142,25 +62,45 @@ class GroupTraits:
             others = letter_query.find_letter_page(connection, filter_, LOOKED_AT).letters if beside else []
         # A field that is masked in one topic is compared in none: it would seem absent.
         fields = [self.masks.find_fields(topic) for topic in group.topics]
-        return find_common_traits(
-            self._side([each.id for each in these], fields), self._side([each.id for each in others], fields)
-        )
+        ids, times = [each.id for each in these], list[int]()
+        mine = self._side(self._contents(ids, times), fields)
+        sample = handled.find_sample(ids, times) if handled is not None and ids else HandledSample()
+        done = self._side(_build_contents(sample.records), fields)
+        found = find_common_traits(mine, self._side(self._contents([each.id for each in others]), fields), done)
+        return found._replace(read=sample.read, silent=sample.silent)
 
-    def _side(self, ids: Sequence[int], fields: Sequence[MaskedFields]) -> TraitSide:
-        found: list[TraitSet] = []
-        unread, left = 0, MOST_COMPARED
+    def _contents(self, ids: Sequence[int], times: list[int] | None = None) -> Iterator[QuotableContent]:
+        """Yield the contents of letters, a part of them in memory at once, and add their times."""
         for at in range(0, len(ids), _AT_ONCE):
             with self.database.reading() as connection:
                 some = read_quotable_contents(connection, ids[at : at + _AT_ONCE], LARGEST)
-            for content in some.values():
-                each = content._replace(value=self.database.payloads.read(content.value, content.headers).value)
-                known = find_content_quotes(self.masks.find_fields(each.topic), each, min(left, MOST))
-                left -= known.size
-                if not known.unknown:
-                    tree = _tree(each.value)
-                    unread += tree is None
-                    found.append(_traits(each, tree, fields, known))
+            if times is not None:
+                times += [each.timestamp for each in some.values() if each.timestamp is not None]
+            yield from some.values()
+
+    def _side(self, contents: Iterable[QuotableContent], fields: Sequence[MaskedFields]) -> TraitSide:
+        found: list[TraitSet] = []
+        unread, left = 0, MOST_COMPARED
+        for content in contents:
+            each = content._replace(value=self.database.payloads.read(content.value, content.headers).value)
+            known = find_content_quotes(self.masks.find_fields(each.topic), each, min(left, MOST))
+            left -= known.size
+            if not known.unknown:
+                tree = _tree(each.value)
+                unread += tree is None
+                found.append(_traits(each, tree, fields, known))
         return TraitSide(found, unread)
+
+
+def _build_contents(records: Iterable[Record]) -> Iterator[QuotableContent]:
+    """Yield the contents of records; of one whose headers cannot be read nothing is known."""
+    for record in records:
+        value = record.value()
+        is_whole = value is None or len(value) <= LARGEST
+        kept = value if is_whole else None
+        with suppress(SystemError):
+            headers = tuple(headers_of(record) or ())
+            yield QuotableContent(record.topic() or "", record.key(), headers, kept, is_whole, record.partition() or 0)
 
 
 def _traits(
@@ -168,7 +108,10 @@ def _traits(
 ) -> TraitSet:
     said = _headers(letter, fields)[:WIDEST]
     if tree is not None:
-        said += _fields(tree, fields)[:WIDEST]
+        said += islice(_fields(tree, fields, ()), WIDEST)
+    if letter.key is not None and not any(each.key for each in fields):
+        said.append((("key", ""), _text(letter.key)))
+    said.append((("partition", letter.topic), str(letter.partition)))
     return dict(_seen(said, known))
 
 
@@ -191,12 +134,14 @@ def _headers(letter: QuotableContent, fields: Sequence[MaskedFields]) -> list[Sc
     ]
 
 
-def _fields(tree: dict[str, Any], fields: Sequence[MaskedFields]) -> list[ScalarValue]:
-    return [
-        (("field", name), _scalar(value))
-        for name, value in tree.items()
-        if not any(each.value or each.has((name,)) for each in fields)
-    ]
+def _fields(tree: dict[str, Any], fields: Sequence[MaskedFields], above: tuple[str, ...]) -> Iterator[ScalarValue]:
+    """Yield the fields of an object, and of objects in it, with dots in their names."""
+    for name, value in tree.items():
+        path = (*above, name)
+        if not any(each.value or each.has(path) for each in fields):
+            yield ("field", ".".join(path)), _scalar(value)
+            if isinstance(value, dict) and len(path) < DEEPEST:
+                yield from _fields(value, fields, path)
 
 
 def _seen(said: Sequence[ScalarValue], known: HiddenQuotes) -> Iterator[ScalarValue]:
