@@ -1,4 +1,4 @@
-"""A test helper for handlers, without Kafka, Redis and workers: the outcome of a record at any attempt.
+"""The outcome of a record at any attempt, in a test of its handler.
 
     from tasks.testing import outcome
 
