@@ -114,13 +114,22 @@ def outcome(
         RuntimeError: the handler is async, and a loop runs here already: call this from a test that is not.
         AssertionError: an assertion inside the handler failed. `outcome_of` tells what a worker makes of one.
     """
-    _check_handler(handler, breaker_open)
+    check_handler(handler, breaker_open)
     if breaker_open:
         return Outcome("wait")
-    _refuse_loop(handler)
-    message = _message(handler, value, attempt, key, headers)
+    refuse_loop(handler)
+    message = make_message(handler, value, attempt, key, headers)
     if handler.bulk is not None:
-        return _run_bulk(handler, [value], [message], failing_for)[0]
+        return run_bulk(handler, [value], [message], failing_for)[0]
+    try:
+        return run_message(handler, message, failing_for)
+    finally:
+        if isinstance(value, Message):
+            object.__setattr__(value, "outbox", message.outbox)
+
+
+def run_message(handler: HandlerTask[..., Any], message: Message, failing_for: float = 0.0) -> Outcome:
+    """Run a handler on a message, and return what becomes of its delivery."""
     with _running(handler, message) as run:
         try:
             handler.find_unique_name(message)
@@ -135,9 +144,6 @@ def outcome(
             if _ends_the_test(error):
                 raise
             return _decided(handler, message, error, run.failures, failing_for)
-        finally:
-            if isinstance(value, Message):
-                object.__setattr__(value, "outbox", message.outbox)
     return Outcome("done", returned, published=tuple(message.outbox.messages if message.outbox else ()))
 
 
@@ -161,7 +167,7 @@ def outcomes(
         ValueError: there are no values, or more than one call takes.
         RuntimeError, AssertionError: as `outcome`.
     """
-    _check_handler(handler, False)
+    check_handler(handler, False)
     if handler.bulk is None:
         raise TypeError(f"{handler.name} takes one record at a time: ask outcome(), or give it bulk=.")
     if isinstance(values, str | bytes | Mapping | Message):
@@ -171,12 +177,12 @@ def outcomes(
         raise ValueError(
             f"{handler.name} takes 1 to {handler.bulk:,} records in one call; it was given {len(given):,}."
         )
-    _refuse_loop(handler)
-    messages = [_message(handler, value, attempt, None, ()) for value in given]
-    return _run_bulk(handler, given, messages, failing_for)
+    refuse_loop(handler)
+    messages = [make_message(handler, value, attempt, None, ()) for value in given]
+    return run_bulk(handler, given, messages, failing_for)
 
 
-def _run_bulk(
+def run_bulk(
     handler: HandlerTask[..., Any], values: list[Any], messages: list[Message], failing_for: float
 ) -> list[Outcome]:
     """Call a bulk handler as a worker does (tasks/execution/bulk_run.py), and return what becomes of each message."""
@@ -248,8 +254,8 @@ def outcome_of(
         TypeError: the first argument is no handler, or the handler's codec reads bytes and the value is none.
         ValueError: `breaker_open` is given for a handler without a breaker.
     """
-    _check_handler(handler, breaker_open)
-    message = _message(handler, value, attempt, key, headers)
+    check_handler(handler, breaker_open)
+    message = make_message(handler, value, attempt, key, headers)
     with _running(handler, message) as run:
         return _decided(handler, message, error, run.failures, failing_for, breaker_open)
 
@@ -270,10 +276,10 @@ def unique_name(
         DeadLetter: what was found is no name; a worker makes it a dead letter.
         Exception: what the handler's function raises.
     """
-    _check_handler(handler, False)
+    check_handler(handler, False)
     if handler.unique is None:
         raise ValueError(f"{handler.name} names no messages: give it unique_by=.")
-    name = handler.find_unique_name(_message(handler, value, 1, key, headers))
+    name = handler.find_unique_name(make_message(handler, value, 1, key, headers))
     return None if name is None else name.decode("utf-8", "backslashreplace")
 
 
@@ -293,14 +299,14 @@ def limit_key(
         DeadLetter: what was found is no key; a worker makes it a dead letter.
         Exception: what the function raises.
     """
-    _check_handler(handler, False)
+    check_handler(handler, False)
     if handler.limit is None:
         raise ValueError(f"{handler.name} has no limit: give it one with limit=.")
-    found = handler.limit.find_key(_message(handler, value, 1, key, headers))
+    found = handler.limit.find_key(make_message(handler, value, 1, key, headers))
     return None if found is None else found.decode("utf-8", "backslashreplace")
 
 
-def _check_handler(handler: Any, breaker_open: bool) -> None:
+def check_handler(handler: Any, breaker_open: bool) -> None:
     if not isinstance(handler, HandlerTask):
         name = getattr(handler, "__qualname__", None) or repr(handler)
         raise TypeError(f'{name} is no handler: put @handler("topic") on the function, and give what that returns.')
@@ -308,7 +314,7 @@ def _check_handler(handler: Any, breaker_open: bool) -> None:
         raise ValueError(f"{handler.name} has no breaker that could be open: give it one with breaker=.")
 
 
-def _refuse_loop(handler: HandlerTask[..., Any]) -> None:
+def refuse_loop(handler: HandlerTask[..., Any]) -> None:
     if inspect.iscoroutinefunction(handler.run) and _in_loop():
         raise RuntimeError(
             f"{handler.name} is async, and outcome() runs it on a loop of its own, but one runs here already: "
@@ -327,7 +333,7 @@ def _ends_the_test(error: BaseException) -> bool:
     return isinstance(error, AssertionError) or not isinstance(error, Exception)
 
 
-def _message(
+def make_message(
     handler: HandlerTask[..., Any], value: Any, attempt: int, key: bytes | None, headers: tuple[Header, ...]
 ) -> Message:
     if isinstance(value, Message):
@@ -411,7 +417,7 @@ def _running(handler: HandlerTask[..., Any], message: Message) -> Iterator[Handl
     # On the instance, over the class's own.
     task.policy = replace(task.policy, jitter=False)
     try:
-        with HandlerRun(handler, failures=message.attempt - 1) as run:
+        with HandlerRun(handler, failures=message.attempts.failed) as run:
             yield run
     finally:
         del task.policy

@@ -23,7 +23,7 @@ from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
 from tasks import Message
 from tasks.declaration import app_setup
 from tasks.declaration.celery_defaults import OWN_DEFAULTS
-from tasks.testing import outcome, outcome_of
+from tasks.testing import FakeService, crash_everywhere, outcome, outcome_of
 from tests.doc_blocks import ROOT, Block, find_block, find_unknown_words, parse_bridge, read_blocks
 
 DOCS: Final = ROOT / "docs"
@@ -192,6 +192,19 @@ def test_the_work_of_a_handler_is_settled_in_its_transaction(run: Callable[[Bloc
     with module["Session"](engine) as session:
         assert session.query(module["Payment"]).count() == 1
     engine.dispose()
+
+
+def test_the_report_of_crashes_is_the_one_on_the_page(
+    run: Callable[[Block], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    charge = run(find_page_block("test_a_crash_may_charge_a_card_twice"))["charge"]
+    bank = FakeService("bank")
+    monkeypatch.setattr("shop.handlers.charge_card", bank)
+    report = crash_everywhere(charge, {"card": "4242", "amount": 5}, services=[bank])
+    with pytest.raises(AssertionError) as failed:
+        report.assert_safe()
+    shown = find_page_block("was killed at").text
+    assert str(failed.value).replace(f"{tmp_path}/", "") == shown.rstrip()
 
 
 def test_a_message_is_published_with_the_payment_of_its_transaction(run: Callable[[Block], dict[str, Any]]):
@@ -376,4 +389,8 @@ def test_a_json_block_parses(block: Block):
 def test_every_block_has_a_language_that_is_checked():
     assert {block.language for block in BLOCKS} <= {"python", "console", "sh", "json", "text"}
     # What a command of the quickstart prints is compared there; tests/redis_user.py reads the rights of a Redis user.
-    assert {block.page for block in BLOCKS if block.language == "text"} <= {"quickstart", "redis-servers"}
+    assert {block.page for block in BLOCKS if block.language == "text"} <= {
+        "idempotency",
+        "quickstart",
+        "redis-servers",
+    }

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.metrics_core import Metric
 
 import tasks
+import tasks.testing
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
 from bridge.formats.record_headers import DEAD_LETTER_HEADERS, RETRY_HEADERS
@@ -164,7 +165,7 @@ PUBLIC: Final = {
     "Message": {name for name in dir(tasks.Message) if name[0] != "_"} - {"outbox"},
     "Messages": {"blamed", "fail", "later", "settle_with"},
     "HandlerTask": {"check_value", "decode", "retry"},
-    "tasks.testing": {"outcome", "limit_key", "outcome_of", "outcomes", "unique_name", "Outcome"},
+    "tasks.testing": {*tasks.testing.__all__},
     "tasks.logs": {"WithDelivery"},
     "bridge.deadletters.model.failure_group": {"find_failure_group"},
     "bridge.formats.user_database": {

@@ -1,0 +1,123 @@
+"""A run in a forked process, which may be killed at any moment: its parent keeps what it told."""
+
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Tell = Callable[[Any], None]
+
+
+class ForkedRunner:
+    """Runs functions in forked processes, one after another.
+
+    Parameters:
+        seconds: the longest time for one run.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        if not hasattr(os, "fork"):
+            raise RuntimeError("crash_everywhere forks processes, which this system cannot: run it on Linux or macOS.")
+        self._seconds = seconds
+        self._engines = _find_engines()
+        _refuse_django_transaction()
+
+    def run(self, work: Callable[[Tell], None]) -> list[Any]:
+        """Run a function in a process of its own, and return what it told, JSON-able data, until it ended or died.
+
+        Raises:
+            TimeoutError: it did not end in time, and was killed.
+            RuntimeError: the function raised.
+        """
+        reader, writer = os.pipe()
+        with warnings.catch_warnings():
+            # Threads of the test's own stay behind; the handler runs in the one that is forked.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            self._run_and_exit(work, reader, writer)
+        os.close(writer)
+        try:
+            told = self._read(reader)
+        except BaseException:
+            os.kill(child, signal.SIGKILL)
+            raise
+        finally:
+            os.close(reader)
+            os.waitpid(child, 0)
+        if told and isinstance(told[-1], dict) and "fault" in told[-1]:
+            raise RuntimeError(told[-1]["fault"])
+        return told
+
+    def _run_and_exit(self, work: Callable[[Tell], None], reader: int, writer: int) -> None:
+        """Run the function in the child, which never returns to the test."""
+        try:
+            os.close(reader)
+            # Its collector need not look through what belongs to the test.
+            gc.freeze()
+
+            def tell(said: Any) -> None:
+                os.write(writer, json.dumps(said).encode() + b"\n")
+
+            try:
+                self._leave_connections()
+                work(tell)
+            except BaseException:
+                tell({"fault": traceback.format_exc()})
+        finally:
+            os._exit(0)
+
+    def _read(self, reader: int) -> list[Any]:
+        until, read = time.monotonic() + self._seconds, b""
+        while True:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([reader], [], [], left)[0]:
+                raise TimeoutError(
+                    f"a run of the handler did not end within {self._seconds:g} s: find what it waits for, or give "
+                    "crash_everywhere a longer time_limit."
+                )
+            if not (part := os.read(reader, 65_536)):
+                return [json.loads(line) for line in read.splitlines() if line]
+            read += part
+
+    def _leave_connections(self) -> None:
+        """Leave the test's database connections to the test: two processes must not share one."""
+        for engine in self._engines:
+            engine.dispose(close=False)
+        django = sys.modules.get("django.db")
+        if django is not None:
+            for connection in _find_django_connections(django):
+                connection.connection = None
+
+
+def _find_engines() -> Sequence[Any]:
+    engine = getattr(sys.modules.get("sqlalchemy"), "Engine", None)
+    if engine is None:
+        return ()
+    with warnings.catch_warnings():
+        # Some objects warn when they are asked for their class.
+        warnings.simplefilter("ignore")
+        return [each for each in gc.get_objects() if issubclass(type(each), engine)]
+
+
+def _find_django_connections(django: Any) -> Sequence[Any]:
+    conf = sys.modules.get("django.conf")
+    if conf is None or not conf.settings.configured:
+        return ()
+    return [*django.connections.all(initialized_only=True)]
+
+
+def _refuse_django_transaction() -> None:
+    django = sys.modules.get("django.db")
+    if django is not None and any(each.in_atomic_block for each in _find_django_connections(django)):
+        raise RuntimeError(
+            "crash_everywhere: the test holds a transaction of Django's, which another process does not see: use "
+            "TransactionTestCase, or @pytest.mark.django_db(transaction=True)."
+        )
