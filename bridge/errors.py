@@ -57,6 +57,10 @@ class KafkaUnavailable(BridgeError):
     """Kafka did not answer in time."""
 
 
+class NoSuchRecord(BridgeError):
+    """Kafka gives no record at these coordinates; the message says why."""
+
+
 class TokenUnavailable(BridgeError):
     """The function of KAFKA_OAUTH_CB gave no token for Kafka; the message names the setting."""
 

@@ -80,7 +80,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         OK: "the record is there",
         FAULTS: "Kafka has no such record",
         NOT_FOUND: _PARTLY_KNOWN,
-        USAGE: f"{_WRONG_USE}; or neither coordinates nor a key were named",
+        USAGE: f"{_WRONG_USE}; or neither coordinates, a key nor a time were named",
     },
     "discard": {
         OK: "the queued deliveries are discarded, or none was queued",

@@ -4,18 +4,32 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
+from celery import Celery
 
 from bridge.cli.command_io import FAULTS, NOT_FOUND, OK, USAGE, console, fail, fail_unavailable, load_app, print_result
 from bridge.cli.deadletters.desk_access import find_missing_library
-from bridge.errors import AppNotFound, KafkaUnavailable, LedgerUnavailable, NothingAnswers, UnknownTopic, how_to_install
+from bridge.errors import (
+    AppNotFound,
+    KafkaUnavailable,
+    LedgerUnavailable,
+    NoMoment,
+    NoSuchRecord,
+    NothingAnswers,
+    UnknownTopic,
+    how_to_install,
+)
+from bridge.formats.text_forms import make_printable
 from bridge.handler_routes import Routes
 from bridge.inspection import report_tables
+from bridge.inspection.record_content import RecordContent, format_content, make_content_data, read_record_content
 from bridge.inspection.record_search import (
+    SearchResult,
     describe_unread,
     find_record,
+    find_records_at_time,
     find_records_by_key,
     format_result,
     parse_coordinates,
@@ -23,6 +37,7 @@ from bridge.inspection.record_search import (
 from bridge.inspection.setup_check import CheckFinding, check_setup
 from bridge.inspection.status import read_status
 from bridge.inspection.status_report import add_problems
+from bridge.inspection.terminal_output import LINE_BREAK
 from bridge.inspection.topic_audit import audit_topic
 from bridge.inspection.topic_list import list_topics
 from bridge.problems.problem import Problem
@@ -138,38 +153,111 @@ def topics(
 def find(
     context: typer.Context,
     record: Annotated[str | None, typer.Argument(help="The coordinates of a record: orders-3-1234.")] = None,
-    topic: Annotated[str | None, typer.Option(help="A source topic, with --key.")] = None,
+    topic: Annotated[str | None, typer.Option(help="A source topic, with --key or --at.")] = None,
     key: Annotated[str | None, typer.Option(help="The key, as text: find every record with it.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; with --key a list.")] = False,
+    at: Annotated[
+        str | None, typer.Option(help="A time (2026-01-31T12:00): the first record of each partition from then on.")
+    ] = None,
+    value: Annotated[
+        bool, typer.Option("--value", help="Print value, key and headers of the record too, read from Kafka.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the record as JSON; with --key or --at a list.")
+    ] = False,
 ) -> None:
     """Show where a record is for each handler: its fate, its location, its attempts and its last error.
 
-    Example: bridge find orders-3-1234 --json
+    Example: bridge find orders-3-1234 --value --json
     """
     app, chosen, routes = load_app(context.obj, wrong=USAGE)
     if chosen.ledger_url is None:
         fail("there is no ledger, because the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
-    where = parse_coordinates(record) if record is not None and not (topic or key) else None
+    where = parse_coordinates(record) if record is not None and not (topic or key or at) else None
     try:
-        if record is None and topic is not None and key is not None:
-            result = find_records_by_key(app, chosen, routes, topic, key)
-        elif where is not None:
+        if where is not None:
             result = find_record(app, chosen, routes, *where)
+        elif record is None and topic is not None and (key is None) != (at is None):
+            result = _find_in_topic(app, chosen, routes, topic, key, at)
         else:
-            fail("name a record by its coordinates (orders-3-1234), or by --topic and --key.", USAGE)
+            fail("name a record by its coordinates (orders-3-1234), or by --topic with --key or --at.", USAGE)
+    except NoMoment as error:
+        fail(str(error), USAGE)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         fail_unavailable(error)
     for partition, first in result.looked_from.items():
         print(f"{topic}-{partition} was searched from offset {first} on.", file=sys.stderr)
-    if result.unreadable and not result.data:
-        fail(describe_unread(result), NOT_FOUND)
     if not result.data:
-        fail(f"Kafka has no such record: {record or f'{topic}, key {key}'}.", FAULTS)
-    print_result(result.data[0] if where else result.data, as_json, lambda: _print_record_lines(result.data))
+        _fail_without_record(chosen, result, where, f"{topic}, {key or at}")
+    contents = _read_contents(chosen, result.data) if value else {}
+    shown = [{**each, **_describe_content(contents.get(_place_of(each)))} for each in result.data]
+    print_result(shown[0] if where else shown, as_json, lambda: _print_record_lines(result.data, contents))
     if result.unreadable:
         fail(describe_unread(result), NOT_FOUND)
 
 
-def _print_record_lines(records: list[dict[str, Any]]) -> None:
-    for line in format_result(records):
-        console.print(line, markup=False, soft_wrap=True)
+def _find_in_topic(
+    app: Celery, settings: Settings, routes: Routes, topic: str, key: str | None, at: str | None
+) -> SearchResult:
+    if key is not None:
+        return find_records_by_key(app, settings, routes, topic, key)
+    return find_records_at_time(app, settings, routes, topic, at or "")
+
+
+def _fail_without_record(
+    settings: Settings, result: SearchResult, where: tuple[str, int, int] | None, named: str
+) -> NoReturn:
+    """Exit with the reason why nothing was found."""
+    if result.unreadable:
+        fail(describe_unread(result), NOT_FOUND)
+    if where is not None:
+        try:
+            read_record_content(settings, *where)
+        except NoSuchRecord as error:
+            fail(f"Kafka has no such record: {error}", FAULTS)
+        except KafkaUnavailable as error:
+            fail_unavailable(error)
+    fail(f"Kafka has no such record: {named}.", FAULTS)
+
+
+#: The contents of records by their coordinates, each with the value for people and its schema.
+_Contents = dict[tuple[str, int, int], tuple[RecordContent, bytes | None, str]]
+
+
+def _place_of(found: Mapping[str, Any]) -> tuple[str, int, int]:
+    record = found["record"]
+    return record["topic"], record["partition"], record["offset"]
+
+
+def _read_contents(settings: Settings, records: list[dict[str, Any]]) -> _Contents:
+    """Return the contents of records; those that Kafka does not give any more are left out, and it says why."""
+    # The codec of schemas is part of the dead-letter store, whose imports cost time.
+    from bridge.deadletters.model.payload_codec import PayloadCodec
+
+    payloads, found = PayloadCodec.from_options(settings.registry), _Contents()
+    try:
+        for place in map(_place_of, records):
+            try:
+                content = read_record_content(settings, *place)
+            except NoSuchRecord as error:
+                print(error, file=sys.stderr)
+                continue
+            read = payloads.read(content.value, content.headers)
+            found[place] = (content, read.value, read.schema)
+    except KafkaUnavailable as error:
+        fail_unavailable(error)
+    finally:
+        payloads.close()
+    return found
+
+
+def _describe_content(found: tuple[RecordContent, bytes | None, str] | None) -> dict[str, Any]:
+    return {} if found is None else {"content": make_content_data(*found)}
+
+
+def _print_record_lines(records: list[dict[str, Any]], contents: _Contents) -> None:
+    for record in records:
+        for line in format_result([record]):
+            console.print(line, markup=False, soft_wrap=True)
+        if (content := contents.get(_place_of(record))) is not None:
+            for line in format_content(*content):
+                console.print(make_printable(line, keep=LINE_BREAK), markup=False, soft_wrap=True)

@@ -4,6 +4,8 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -15,13 +17,24 @@ from bridge.deadletters.model import filter_syntax
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterLine
 from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, LedgerUnavailable
-from bridge.inspection.record_search import SearchResult, describe_unread, find_record, find_records_by_key
+from bridge.inspection.record_search import (
+    SearchResult,
+    describe_unread,
+    find_record,
+    find_records_at_time,
+    find_records_by_key,
+)
 from bridge.inspection.status import redact_halt
+from bridge.kafka.record_reader import ReadLimits
 
 #: `orders-3-1234`, a task of it (`orders-3-1234:orders.handlers.charge#2`), or of a batch (`orders-3-1234..1240:…`).
 _RECORD: Final = re.compile(
     r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d+)-(?P<offset>\d+)(?:\.\.\d+)?(?::(?P<handler>[\w.]+))?(?:#\d+)?",
     re.ASCII,
+)
+#: A date with a time: a key may be a date.
+_TIME: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?", re.ASCII | re.IGNORECASE
 )
 _PLAN: Final = re.compile(r"plan\s+(\d{1,18})", re.IGNORECASE)
 #: The most digits of a number in Kafka or the database.
@@ -44,6 +57,13 @@ class KeyQuery(NamedTuple):
     key: str
 
 
+class TimeQuery(NamedTuple):
+    """The records of a topic from a time on."""
+
+    topic: str
+    at: datetime
+
+
 class LetterQuery(NamedTuple):
     """A letter by its number."""
 
@@ -56,7 +76,7 @@ class PlanQuery(NamedTuple):
     id: int
 
 
-LookupQuery = RecordQuery | KeyQuery | LetterQuery | PlanQuery
+LookupQuery = RecordQuery | KeyQuery | TimeQuery | LetterQuery | PlanQuery
 
 
 def parse_lookup_query(text: str, topics: Collection[str]) -> LookupQuery:
@@ -75,8 +95,37 @@ def parse_lookup_query(text: str, topics: Collection[str]) -> LookupQuery:
         return RecordQuery(match["topic"], int(match["partition"]), int(match["offset"]), match["handler"])
     first, _, rest = text.partition(" ")
     if first in topics and rest.strip():
-        return KeyQuery(first, rest.strip())
+        at = _read_time(rest.strip())
+        return KeyQuery(first, rest.strip()) if at is None else TimeQuery(first, at)
     return KeyQuery(None, text)
+
+
+def _read_time(text: str) -> datetime | None:
+    """Return the time in a text, in UTC unless it says another; `None` if it is none."""
+    if not _TIME.fullmatch(text):
+        return None
+    try:
+        at = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+
+
+#: By partition the offset below which a search by key goes on: `0:1200,3:77`.
+_BELOW: Final = re.compile(r"\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18}){0,9999}", re.ASCII)
+
+
+def read_below(text: str) -> dict[int, int]:
+    """Return the offsets below which a search goes on; empty for an empty text.
+
+    Raises:
+        FilterFault: it is no such list.
+    """
+    if not text:
+        return {}
+    if not _BELOW.fullmatch(text):
+        raise FilterFault("This is no place to search on from: send `below` of the answer before, unchanged.")
+    return {int(partition): int(offset) for partition, offset in (each.split(":") for each in text.split(","))}
 
 
 def mask_last_errors(deliveries: Iterable[Mapping[str, Any]], quotes: HiddenQuotes) -> list[dict[str, Any]]:
@@ -104,6 +153,8 @@ logger = logging.getLogger("bridge")
 
 #: The most letters that are listed for a key.
 MAX_FOUND_LETTERS: Final = 25
+#: The most that one search by key reads of Kafka; it can be continued.
+KEY_SEARCH: Final = ReadLimits(records=1_000_000, bytes=1_000_000_000, seconds=25)
 
 
 @dataclass
@@ -115,12 +166,14 @@ class LookupAnswer:
         letters: dead letters of the database.
         looked: a sentence for each place that was searched, and how far.
         silent: a sentence for each server that did not respond and was not searched.
+        below: if a limit ended the search: by partition the offset below which it goes on, as `read_below` takes it.
     """
 
     records: Sequence[dict[str, Any]] = ()
     letters: Sequence[LetterLine] = ()
     looked: list[str] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
+    below: str = ""
 
     @property
     def has_results(self) -> bool:
@@ -128,12 +181,30 @@ class LookupAnswer:
         return bool(self.records or self.letters)
 
 
-def look_up(desk: DeadLetterService, wanted: RecordQuery | KeyQuery, answer: LookupAnswer, masks: LetterMasks) -> None:
-    """Look for a record or a key in Kafka, the ledger and the database; note the servers that do not respond."""
-    if isinstance(wanted, RecordQuery):
-        _look_up_record(desk, wanted, answer)
-    else:
-        _look_up_key(desk, wanted, answer, masks)
+def look_up(
+    desk: DeadLetterService,
+    wanted: RecordQuery | KeyQuery | TimeQuery,
+    answer: LookupAnswer,
+    masks: LetterMasks,
+    below: Mapping[int, int] = MappingProxyType({}),
+) -> None:
+    """Look for a record, a key or a time in Kafka, the ledger and the database; note the servers that do not respond.
+
+    Parameters:
+        below: by partition the offset below which a search by key goes on.
+    """
+    match wanted:
+        case RecordQuery():
+            _look_up_record(desk, wanted, answer)
+        case TimeQuery(topic, at):
+            _ask_ledger(
+                desk,
+                answer,
+                lambda: find_records_at_time(desk.app, desk.settings, desk.routes, topic, at.isoformat()),
+                topic,
+            )
+        case _:
+            _look_up_key(desk, wanted, answer, masks, below)
 
 
 def _look_up_record(desk: DeadLetterService, wanted: RecordQuery, answer: LookupAnswer) -> None:
@@ -148,13 +219,20 @@ def _look_up_record(desk: DeadLetterService, wanted: RecordQuery, answer: Lookup
         answer.silent.append(describe_missing_database(error))
 
 
-def _look_up_key(desk: DeadLetterService, wanted: KeyQuery, answer: LookupAnswer, masks: LetterMasks) -> None:
+def _look_up_key(
+    desk: DeadLetterService, wanted: KeyQuery, answer: LookupAnswer, masks: LetterMasks, below: Mapping[int, int]
+) -> None:
     topic, text = wanted
     if not masks.searches_keys(() if topic is None else (topic,)):
         answer.looked.append("No place: your role may not see the keys of this topic, so it may not search by key.")
         return
     if topic is not None:
-        _ask_ledger(desk, answer, lambda: find_records_by_key(desk.app, desk.settings, desk.routes, topic, text), topic)
+        _ask_ledger(
+            desk,
+            answer,
+            lambda: find_records_by_key(desk.app, desk.settings, desk.routes, topic, text, KEY_SEARCH, below),
+            topic,
+        )
     try:
         topics = () if topic is None else (topic,)
         answer.letters = desk.letters.page(
@@ -204,6 +282,9 @@ def _ask_ledger(desk: DeadLetterService, answer: LookupAnswer, search: Callable[
         return
     answer.records = result.data
     answer.looked += _describe_searched(result, topic)
+    if result.limit:
+        left = {**result.below, **result.looked_from}
+        answer.below = ",".join(f"{partition}:{offset}" for partition, offset in sorted(left.items()))
     if result.unreadable:
         answer.silent.append(describe_unread(result))
 
@@ -211,7 +292,11 @@ def _ask_ledger(desk: DeadLetterService, answer: LookupAnswer, search: Callable[
 def _describe_searched(found: SearchResult, topic: str) -> list[str]:
     if not found.kept and not found.unreadable:
         return [f"Kafka, which has no topic {topic}."]
-    return [
-        f"Kafka and the ledger: {topic}-{partition}, offsets {found.looked_from.get(partition, first):,} up to {end:,}."
+    sentences = [
+        f"Kafka and the ledger: {topic}-{partition}, offsets {found.looked_from.get(partition, first):,} up to "
+        f"{found.below.get(partition, end):,}."
         for partition, (first, end) in sorted(found.kept.items())
     ]
+    if found.limit:
+        sentences.append(f"The search ended at its limit of {found.limit}. Earlier records were not searched.")
+    return sentences

@@ -37,8 +37,8 @@ from bridge.inspection.delivery_trace import (
 )
 from bridge.inspection.terminal_output import EMPTY_KEY
 from bridge.kafka.clients import Record
-from bridge.kafka.partition_offsets import Extent, ExtentReader, group_unreadable
-from bridge.kafka.record_reader import read_records
+from bridge.kafka.partition_offsets import Extent, ExtentReader, find_offsets_at, group_unreadable
+from bridge.kafka.record_reader import UNLIMITED, BackwardReader, ReadBudget, ReadLimits, read_records
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
 from bridge.operator_actions.topic_halt import find_halts, make_halt_view
@@ -48,6 +48,9 @@ from bridge.settings import Settings
 SHOWN_ERROR: Final = 300
 #: The latest offsets of each partition that are searched for a key.
 LOOKED_THROUGH: Final = 1_000_000
+#: The most that is read to find the first record of each partition from a time on: compaction may have removed some.
+FROM_TIME: Final = ReadLimits(records=20_000, bytes=100_000_000, seconds=15)
+_BEHIND_TIME: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,16 @@ class SearchResult:
         looked_from: by partition that was not searched from its beginning, the first offset that was searched.
         kept: by partition, the first offset in Kafka, and the one behind the last.
         unreadable: the partitions that would have to be read and cannot be, each with the reason.
+        limit: the limit that ended the search, in words; empty: none did.
+        below: by partition the offset below which the search began, if that is not its end.
     """
 
     data: list[dict[str, Any]]
     looked_from: Mapping[int, int]
     kept: Mapping[int, tuple[int, int]]
     unreadable: Mapping[Place, str] = field(default_factory=dict)
+    limit: str = ""
+    below: Mapping[int, int] = field(default_factory=dict)
 
 
 def describe_unread(result: SearchResult) -> str:
@@ -112,25 +119,62 @@ def find_record(
     return SearchResult(standing, {}, _kept(kept), reader.unreadable)
 
 
-def find_records_by_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: str) -> SearchResult:
+def find_records_by_key(
+    app: Celery,
+    settings: Settings,
+    routes: Routes,
+    topic: str,
+    key: str,
+    limits: ReadLimits = UNLIMITED,
+    below: Mapping[int, int] = MappingProxyType({}),
+) -> SearchResult:
     """Return every record with this key among the latest million of each partition, with its deliveries.
+
+    Parameters:
+        limits: of what is read; the latest records are read first.
+        below: by partition the offset below which the search begins, to continue an earlier one.
 
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
-    reader = ExtentReader()
+    reader, budget = ExtentReader(), ReadBudget(limits)
     there = reader.read(settings, [topic])
-    starts = {(topic, extent.partition): max(extent.first, extent.end - LOOKED_THROUGH) for extent in there}
-    ends = {(topic, extent.partition): extent.end for extent in there}
+    ends = {each.place: max(each.first, min(each.end, below.get(each.partition, each.end))) for each in there}
+    starts = {each.place: max(each.first, ends[each.place] - LOOKED_THROUGH) for each in there}
     wanted = key.encode()
-    read: dict[tuple[int, int], Record | None] = {
-        (record.partition() or 0, record.offset() or 0): record
-        for record in read_records(settings, starts, ends)
-        if record.key() == wanted
-    }
-    looked_from = {e.partition: starts[(topic, e.partition)] for e in there if starts[(topic, e.partition)] > e.first}
+    read: dict[tuple[int, int], Record | None] = {}
+    with BackwardReader(settings, budget) as backwards:
+        for window in backwards.read_windows(starts, ends, lambda record: record.key() == wanted):
+            read.update(((record.partition() or 0, record.offset() or 0), record) for record in window)
+    reached = {each.partition: backwards.searched.get(each.place, starts[each.place]) for each in there}
+    looked_from = {each.partition: reached[each.partition] for each in there if reached[each.partition] > each.first}
     standing = _describe_records(app, settings, routes, topic, dict(sorted(read.items())), there, reader)
-    return SearchResult(standing, looked_from, _kept(there), reader.unreadable)
+    limit = budget.reached if any(reached[number] > starts[topic, number] for number in reached) else ""
+    return SearchResult(standing, looked_from, _kept(there), reader.unreadable, limit, below)
+
+
+def find_records_at_time(app: Celery, settings: Settings, routes: Routes, topic: str, moment: str) -> SearchResult:
+    """Return the first record of each partition that was written at a time or later, with its deliveries.
+
+    Parameters:
+        moment: ISO 8601.
+
+    Raises:
+        NoMoment: it is no time.
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    reader, budget = ExtentReader(), ReadBudget(FROM_TIME)
+    there = reader.read(settings, [topic])
+    offsets = find_offsets_at(settings, there, moment) if there else {}
+    starts = {each.place: offsets[each.partition] for each in there if offsets[each.partition] < each.end}
+    ends = {each.place: min(each.end, starts[each.place] + _BEHIND_TIME) for each in there if each.place in starts}
+    read: dict[tuple[int, int], Record | None] = {}
+    for record in read_records(settings, starts, ends, budget):
+        place = (record.partition() or 0, record.offset() or 0)
+        if not any(partition == place[0] for partition, _ in read):
+            read[place] = record
+    standing = _describe_records(app, settings, routes, topic, dict(sorted(read.items())), there, reader)
+    return SearchResult(standing, {}, _kept(there), reader.unreadable, budget.reached)
 
 
 def _kept(there: Sequence[Extent]) -> dict[int, tuple[int, int]]:

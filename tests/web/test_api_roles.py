@@ -48,6 +48,7 @@ ROLES = {
     "GET /trail": Role.VIEWER,
     "GET /trail/export": Role.VIEWER,
     "GET /halts": Role.VIEWER,
+    "GET /topics/{topic}/records/{partition:int}/{offset:int}": Role.VIEWER,
     "POST /topics/{topic}/halt": Role.OPERATOR,
     "POST /topics/{topic}/resume": Role.OPERATOR,
     "GET /policies": Role.VIEWER,

@@ -10,13 +10,15 @@ import pytest
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from bridge.console import live_snapshot
+from bridge.console import live_snapshot, shown_record
 from bridge.console import record_lookup as find
+from bridge.console.api import inspection_api
 from bridge.console.api.api_endpoint import OPERATIONS
 from bridge.console.asgi_app import build_application
 from bridge.console.auth.authorization import Principal
 from bridge.console.auth.browser_session import SESSION_COOKIE
 from bridge.console.console import Console
+from bridge.console.pages import blocking_rows, record_page
 from bridge.console.pages.page_routes import PAGE_ROUTES
 from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.audit_log import AuditLog
@@ -28,7 +30,11 @@ from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskUnavailable
 from bridge.inspection import record_search
+from bridge.inspection.blocking_records import BlockingRecord, BlockReport, WaitingLane
+from bridge.inspection.last_good_record import GoodRecordSearch
+from bridge.inspection.record_content import RecordContent
 from bridge.inspection.status import REDACTED
+from bridge.ledger import Fate
 from bridge.operator_actions import handler_halt
 from bridge.operator_actions import topic_halt as commands
 from bridge.settings import EnvironmentSettings
@@ -46,8 +52,21 @@ TRACE = f'Traceback (most recent call last):\n  File "/a.py", line 1, in pay\n  
 #: Every address, and how it is asked for; a new one must enter this table.
 ASKED = {
     "GET /": ["/"],
-    "GET /topics/{topic}": ["/topics/orders", "/topics/orders?decisions=1"],
+    "GET /topics/{topic}": ["/topics/orders", "/topics/orders?decisions=1", "/topics/orders?blocking=1"],
     "GET /topics/{topic}/decisions": ["/topics/orders/decisions"],
+    "GET /topics/{topic}/blocking": ["/topics/orders/blocking"],
+    "GET /topics/{topic}/records/{partition:int}/{offset:int}": [
+        f"/topics/orders/records/0/{offset}{query}"
+        for offset in range(4)
+        for query in ("", "?value=sent", "?value=hex")
+    ],
+    "GET /topics/{topic}/records/{partition:int}/{offset:int}/content": [
+        f"/topics/orders/records/0/{offset}/content" for offset in range(4)
+    ],
+    "GET /topics/{topic}/records/{partition:int}/{offset:int}/good": [
+        *(f"/topics/orders/records/0/{offset}/good?by={by}" for offset in range(4) for by in ("key", "handler")),
+    ],
+    "GET /letters/{id:int}/good": [f"/letters/{id_}/good" for id_ in range(1, 6)],
     "GET /topics/{topic}/halt": ["/topics/orders/halt", f"/topics/orders/halt?handler={HANDLER}"],
     "GET /topics/{topic}/resume": ["/topics/orders/resume"],
     "GET /handlers/{name}": [f"/handlers/{HANDLER}"],
@@ -163,6 +182,7 @@ ASKED_BY_API = {
     "GET /trail": [""],
     "GET /trail/export": [""],
     "GET /halts": [""],
+    "GET /topics/{topic}/records/{partition:int}/{offset:int}": [""],
     "POST /topics/{topic}/halt": [""],
     "POST /topics/{topic}/resume": [""],
     "GET /policies": [""],
@@ -212,6 +232,29 @@ class Found:
         self.kept = {0: (0, 9)}
         self.looked_from: dict[int, int] = {}
         self.unreadable: dict[tuple[str, int], str] = {}
+        self.limit, self.below = "", dict[int, int]()
+
+
+#: What Kafka has of a topic: as it should be, unreadable, no text, and without the fields.
+RECORDS = (VALUE, VALUE[:-1], b"\xff" + VALUE, b'{"amount": 1}')
+
+
+def record_at(_settings, topic, partition, offset):
+    """A record of these."""
+    headers = (("X-Token", TOKEN.encode()), ("trace", b"1"))
+    return RecordContent(topic, partition, offset, 1, KEY.encode(), RECORDS[offset], headers, first=0, end=9)
+
+
+def last_good(_settings, place, below, *_, **__):
+    return GoodRecordSearch(record_at(None, place[0], place[1], (below + 1) % 4), 0, below)
+
+
+def blocked(_settings, _routes, topic):
+    """A record that holds its partition back, and one that waits behind it."""
+    head = record_at(None, topic, 0, 0)
+    report = BlockReport("key", {0: BlockingRecord(0, 0, {HANDLER: Fate.DEAD}, 7, 1.0, head)})
+    report.lanes = [WaitingLane(0, HANDLER, Fate.DEAD, record_at(None, topic, 0, n), (7, 8), 2) for n in range(4)]
+    return report
 
 
 #: An admin is shown every page and operation; the others are shown some of them.
@@ -224,6 +267,11 @@ def masked(desk, record, monkeypatch):
     for module in (find, record_search):
         monkeypatch.setattr(module, "find_record", lambda *_: Found())
     monkeypatch.setattr(find, "find_records_by_key", lambda *_: Found())
+    for module in (shown_record, inspection_api):
+        monkeypatch.setattr(module, "read_record_content", record_at)
+    monkeypatch.setattr(record_page, "find_last_good_record", last_good)
+    monkeypatch.setattr(record_page, "fetch_letter_value", lambda _, each: each)
+    monkeypatch.setattr(blocking_rows, "find_blocking_records", blocked)
     monkeypatch.setattr(
         commands, "read_halt_history", lambda *_: [{**HALT, "halted": True, "at": "2026-11-20T08:00:00Z"}]
     )
@@ -323,7 +371,7 @@ def ask_api(program, address, query):
     body = SENT.get(path[path.rindex("/") :])
     if path == "/letters/check":
         body = {"letters": {"status": ["open"]}}
-    filled = path.replace("{topic}", "orders").replace("{name}", HANDLER)
+    filled = path.replace("{topic}", "orders").replace("{name}", HANDLER).replace("{partition:int}/{offset:int}", "0/1")
     for id_ in range(1, 6) if "{id:int}" in path else (1,):
         at = filled.replace("{id:int}", str(id_)) + query
         yield at, program.get(at) if method == "GET" else program.post(at, body, **{"if-match": "*"})

@@ -9,9 +9,11 @@ from bridge.console.api.api_operation import ApiRequest, OperationTable
 from bridge.console.api.schemas import inspection_schema as shapes
 from bridge.console.audit_cache import AuditCount
 from bridge.console.auth import permissions as may
+from bridge.console.shown_record import mask_content, require_source_topic
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.errors import DeskUnavailable, NoSuchLetter, NothingAnswers, RequestRefused
+from bridge.inspection.record_content import read_record_content
 
 operations: Final = OperationTable()
 
@@ -49,11 +51,39 @@ def find_record(asked: ApiRequest, query: shapes.FindQuery) -> shapes.Found:
             except (NoSuchLetter, DeskUnavailable):
                 find.look_up(desk, record_lookup.KeyQuery(None, text), answer, asked.masks)
         case _:
-            find.look_up(desk, wanted, answer, asked.masks)
+            find.look_up(desk, wanted, answer, asked.masks, record_lookup.read_below(query.below))
     letters = letter_json.write_letter_lines(asked, answer.letters)
     find.mask_lookup_answer(asked.lists, answer)
     return shapes.Found(
-        records=list(answer.records), letters=letters, looked=answer.looked, silent=answer.silent, plan=plan
+        records=list(answer.records),
+        letters=letters,
+        looked=answer.looked,
+        silent=answer.silent,
+        plan=plan,
+        below=answer.below or None,
+    )
+
+
+@operations.declare("GET /topics/{topic}/records/{partition:int}/{offset:int}", may.VIEW, "getRecord", waits=_SERVERS)
+def show_record(asked: ApiRequest) -> shapes.Record:
+    """Return any record of a source topic, read from Kafka."""
+    topic, partition, offset = (asked.path[name] for name in ("topic", "partition", "offset"))
+    require_source_topic(asked.desk, topic)
+    found = read_record_content(asked.desk.settings, topic, partition, offset)
+    masked = mask_content(asked.desk, asked.masks, found)
+    return shapes.Record.model_validate(
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": str(offset),
+            "timestamp": format_moment(found.timestamp),
+            "key": letter_json.encode_octets(masked.key),
+            "value": letter_json.encode_octets(masked.value),
+            "format": masked.schema,
+            "headers": [{"name": name, "value": letter_json.encode_octets(value)} for name, value in masked.headers],
+            "masked": masked.parts,
+            "fault": found.fault,
+        }
     )
 
 

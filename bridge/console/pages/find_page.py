@@ -1,5 +1,7 @@
 """The page Find: where a record is now, by its coordinate, its key, a task or a letter."""
 
+import re
+from collections.abc import Collection
 from typing import Final
 
 from starlette.requests import Request
@@ -12,12 +14,18 @@ from bridge.errors import DeskUnavailable, NoSuchLetter
 
 #: The most characters of a query.
 MAX_QUERY_LENGTH: Final = 1_000
+#: Partition and offset.
+_PLACE: Final = re.compile(r"\d{1,18}-\d{1,18}", re.ASCII)
 
 
 def show_find(request: Request) -> Response:
     """Show where a record, key, task or letter is now."""
     asked = console.get_console(request)
-    text = " ".join(request.query_params.get("q", "").split())
+    topics = asked.desk.routes.topics
+    text = _name_topic(
+        " ".join(request.query_params.get("q", "").split()), request.query_params.get("topic", ""), topics
+    )
+    below = record_lookup.read_below(request.query_params.get("below", ""))
     if not text or len(text) > MAX_QUERY_LENGTH:
         return _render_find(
             request,
@@ -25,7 +33,7 @@ def show_find(request: Request) -> Response:
             None,
             LookupAnswer(looked=[f"{MAX_QUERY_LENGTH:,} characters are asked for at most."] if text else []),
         )
-    wanted, answer = record_lookup.parse_lookup_query(text, asked.desk.routes.topics), LookupAnswer()
+    wanted, answer = record_lookup.parse_lookup_query(text, topics), LookupAnswer()
     match wanted:
         case record_lookup.PlanQuery():
             return RedirectResponse(f"/plans/{wanted.id}", 303)
@@ -34,9 +42,16 @@ def show_find(request: Request) -> Response:
                 return RedirectResponse(f"/letters/{wanted.id}", 303)
             look_up(asked.desk, record_lookup.KeyQuery(None, text), answer, console.get_masks(request))
         case _:
-            look_up(asked.desk, wanted, answer, console.get_masks(request))
+            look_up(asked.desk, wanted, answer, console.get_masks(request), below)
     mask_lookup_answer(asked.desk.lists(console.get_masks(request)), answer)
     return _render_find(request, text, wanted, answer, 200 if answer.has_results or answer.silent else 404)
+
+
+def _name_topic(text: str, topic: str, topics: Collection[str]) -> str:
+    """Return what was typed on the page of a topic as Find takes it: `3-1234` is a record of the topic."""
+    if not text or topic not in topics or text.startswith((f"{topic}-", f"{topic} ")):
+        return text
+    return f"{topic}-{text}" if _PLACE.fullmatch(text) else f"{topic} {text}"
 
 
 def _has_letter(desk: DeadLetterService, id_: int, answer: LookupAnswer) -> bool:
@@ -49,6 +64,13 @@ def _has_letter(desk: DeadLetterService, id_: int, answer: LookupAnswer) -> bool
         answer.silent.append(describe_missing_database(error))
         return False
     return True
+
+
+def _find_content_address(wanted: record_lookup.LookupQuery | None, topics: Collection[str]) -> str | None:
+    """Return the address of the page with a record's content; `None` if it is no record of the group's topics."""
+    if not isinstance(wanted, record_lookup.RecordQuery) or wanted.topic not in topics:
+        return None
+    return f"/topics/{wanted.topic}/records/{wanted.partition}/{wanted.offset}"
 
 
 def _render_find(
@@ -65,5 +87,8 @@ def _render_find(
         fate=record_lookup.describe_fate,
         letter_of={each.name: each.id for each in answer.letters},
         topics=asked.desk.routes.topics if bare else (),
+        timed=isinstance(wanted, record_lookup.TimeQuery),
+        content=_find_content_address(wanted, asked.desk.routes.topics),
+        sources=asked.desk.routes.topics,
         one=isinstance(wanted, record_lookup.RecordQuery),
     )

@@ -17,6 +17,7 @@ from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import (
     account_page,
     audit_page,
+    blocking_rows,
     edit_page,
     find_page,
     groups_page,
@@ -25,6 +26,7 @@ from bridge.console.pages import (
     letters_page,
     overview_page,
     plans_page,
+    record_page,
     sign_in_page,
     topic_page,
     users_page,
@@ -97,6 +99,7 @@ PAGE_ROUTES: Final = (
     PageRoute("/", "GET", may.VIEW, overview_page.show_overview, waits=WaitKind.STATUS),
     PageRoute("/topics/{topic}", "GET", may.VIEW, topic_page.show_topic, waits=WaitKind.STATUS),
     PageRoute("/topics/{topic}/decisions", "GET", may.VIEW, topic_page.show_decisions, waits=WaitKind.SERVERS),
+    PageRoute("/topics/{topic}/blocking", "GET", may.VIEW, blocking_rows.show_blocking, waits=WaitKind.SERVERS),
     PageRoute("/topics/{topic}/halt", "GET", may.HALT_TOPIC, halt_page.show_halt_form, waits=WaitKind.SERVERS),
     PageRoute(
         "/topics/{topic}/halt",
@@ -113,6 +116,27 @@ PAGE_ROUTES: Final = (
         may.RESUME_TOPIC,
         halt_page.resume_topic,
         "/topics/{topic}/resume",
+        waits=WaitKind.SERVERS,
+    ),
+    PageRoute(
+        "/topics/{topic}/records/{partition:int}/{offset:int}",
+        "GET",
+        may.VIEW,
+        record_page.show_record,
+        waits=WaitKind.SERVERS,
+    ),
+    PageRoute(
+        "/topics/{topic}/records/{partition:int}/{offset:int}/content",
+        "GET",
+        may.VIEW,
+        record_page.show_content,
+        waits=WaitKind.SERVERS,
+    ),
+    PageRoute(
+        "/topics/{topic}/records/{partition:int}/{offset:int}/good",
+        "GET",
+        may.VIEW,
+        record_page.compare_record,
         waits=WaitKind.SERVERS,
     ),
     PageRoute("/handlers/{name}", "GET", may.VIEW, handler_page.show_handler, waits=WaitKind.STATUS),
@@ -152,6 +176,7 @@ PAGE_ROUTES: Final = (
     PageRoute(
         "/letters/{id:int}/elsewhere", "GET", may.VIEW, letters_page.show_sibling_deliveries, waits=WaitKind.SERVERS
     ),
+    PageRoute("/letters/{id:int}/good", "GET", may.VIEW, record_page.compare_letter, waits=WaitKind.SERVERS),
     PageRoute("/letters/{id:int}/notes", "POST", may.WRITE_NOTE, letters_page.note_on_letter, "/letters/{id}#note"),
     PageRoute("/letters/{id:int}/reopen", "POST", may.REOPEN_LETTER, letters_page.reopen, "/letters/{id}#end"),
     PageRoute("/letters/{id:int}/resolve", "POST", may.RESOLVE_LETTER, letters_page.resolve, "/letters/{id}#end"),

@@ -11,6 +11,7 @@ from bridge.console import console
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import charts
+from bridge.console.pages.blocking_rows import build_blocking
 from bridge.console.pages.status_rows import TopicRow, build_partition_rows, list_own_topics
 from bridge.console.pages.status_view import (
     StatusView,
@@ -52,6 +53,8 @@ def show_topic(request: Request) -> Response:
         day=charts.build_day_chart(status, None, here.clock()),
         place=PLACE,
         history=_read_history(request, name) if "decisions" in request.query_params else None,
+        has_source=name in here.desk.routes.topics,
+        blocking=build_blocking(request, name) if "blocking" in request.query_params else None,
     )
 
 

@@ -37,6 +37,26 @@ class MaskedView(NamedTuple):
     parts: int
 
 
+class MaskedRecord(NamedTuple):
+    """A record of a source topic as a role sees it, whether it failed or not.
+
+    Attributes:
+        value: for people, with masks in the place of hidden parts.
+        encoded: the bytes in Kafka, if `value` is the JSON of others, and nothing of it is hidden.
+        schema: the schema that wrote it, or why it was not read by it; empty: it names none.
+        hidden: the hidden parts of its value.
+        parts: the number of hidden parts of value, key and headers.
+    """
+
+    key: bytes | None
+    headers: Headers
+    value: bytes | None
+    encoded: bytes | None
+    schema: str
+    hidden: HiddenParts
+    parts: int
+
+
 @dataclass(frozen=True, slots=True)
 class LetterMasks:
     """The masks of a role."""
@@ -76,6 +96,32 @@ class LetterMasks:
         parts = len(found.found) or int(found.is_any)
         parts += int(fields.key and letter.listed.key is not None)
         return MaskedView(shown, found, known, parts + sum(fields.has_header(name) for name, _ in letter.headers))
+
+    def record(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, payloads: PayloadCodec
+    ) -> MaskedRecord:
+        """Return a masked record of a source topic; every record leaves the console by this method.
+
+        Parameters:
+            payloads: reads its value, which may name a schema.
+        """
+        fields, read = self.find_fields(topic), payloads.read(value, headers)
+        encoded = value if read.is_decoded else None
+        if not fields:
+            return MaskedRecord(key, headers, read.value, encoded, read.schema, HiddenParts(), 0)
+        hidden = find_hidden_parts(read.value, fields)
+        known = find_quotes(fields, [hidden], key, headers)
+        parts = len(hidden.found) or int(hidden.is_any)
+        parts += int(fields.key and key is not None)
+        return MaskedRecord(
+            mask_key(key, fields, known),
+            mask_headers(headers, fields, known),
+            mask_value(read.value, hidden),
+            None if hidden.is_any else encoded,
+            known.masked(read.schema),
+            hidden,
+            parts + sum(fields.has_header(name) for name, _ in headers),
+        )
 
     def check(self, filter_: LetterFilter) -> LetterFilter:
         """Return a filter that does not search hidden fields.

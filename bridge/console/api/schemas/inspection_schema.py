@@ -9,12 +9,14 @@ from bridge.console.api.schemas.common_schema import (
     Count,
     Id,
     Moment,
+    Octets,
+    Offset,
     PageQuery,
     RequestModel,
     ResponseModel,
     SearchReport,
 )
-from bridge.console.api.schemas.letters_schema import Filter, Line, Word
+from bridge.console.api.schemas.letters_schema import Filter, Header, Line, Word
 
 Reason = Annotated[str, Field(min_length=1, max_length=MAX_WHY, description="It stays in the audit log.")]
 
@@ -46,6 +48,10 @@ class FindQuery(RequestModel):
         str, Field(min_length=1, max_length=1_000, description="`orders-3-1234`, a task's id, a key, `topic key`.")
     ]
 
+    below: Annotated[
+        str, Field(max_length=200_000, description="`below` of the answer before: a search by key goes on there.")
+    ] = ""
+
 
 class Found(SearchReport):
     """The places where it is now."""
@@ -53,6 +59,26 @@ class Found(SearchReport):
     records: list[dict[str, Any]] = Field(description="As `bridge find --json`.")
     letters: list[Line]
     plan: Id | None = Field(None, description="Where a plan was named.")
+    below: str | None = Field(None, description="If a limit ended a search by key: send it to search on.")
+
+
+class Record(ResponseModel):
+    """A record of a source topic, whether it failed or not, with the masks of the caller."""
+
+    topic: str
+    partition: Count
+    offset: Offset
+    timestamp: Moment | None
+    key: Octets | None
+    value: Octets | None = Field(
+        description="Null where it is a tombstone. JSON, if a schema of a schema registry wrote it."
+    )
+    format: str = Field(
+        description="`Avro, schema 12`; or why the value was not read by the schema that it names; else empty."
+    )
+    headers: list[Header]
+    masked: Count = Field(description="The hidden parts of value, key and headers.")
+    fault: str = Field(description="Why Kafka's client cannot read the whole record.")
 
 
 class Audit(CommandOutput):
