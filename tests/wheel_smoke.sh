@@ -9,15 +9,11 @@ rm -rf "$folder"
 mkdir -p "$folder"
 cd "$folder"
 unset PYTHONPATH CELERY_CONFIG_MODULE HANDLERS
-failed=
-for version in 3.11 3.12 3.13 3.14; do
-  python=
-  for candidate in "python$version" "$root/.newer/root/usr/bin/python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python; do
-    if "$candidate" -c 'import venv' 2> /dev/null; then python=$candidate && break; fi
-  done
-  if [ -z "$python" ]; then echo "Python $version: not here"; continue; fi
-  here="$PWD/python$version"
-  if "$uv" venv --quiet --python "$(command -v "$python")" "$here" \
+
+# Install the wheel for a Python, and run the demo; the log of what failed is shown.
+try_wheel() {
+  version=$1 python=$2 here="$PWD/python$1"
+  if "$uv" venv --quiet --python "$python" "$here" \
     && "$uv" pip install --quiet --python "$here" --require-hashes --requirement "$root/requirements-image.lock" \
     && "$uv" pip install --quiet --python "$here" --no-deps "$wheel" \
     && "$uv" pip check --quiet --python "$here" \
@@ -25,8 +21,23 @@ for version in 3.11 3.12 3.13 3.14; do
     && "$here/bin/bridge" demo --once --records 12 > "$here.log" 2>&1; then
     echo "$("$here/bin/python" -V): the wheel runs"
   else
-    failed="$failed $version"
-    tail -40 "$here.log" 2> /dev/null || true
+    echo "the wheel does not run on Python $version" >&2
+    tail -40 "$here.log" >&2 2> /dev/null || true
+    return 1
   fi
+}
+
+# Side by side: a demo waits most of its time.
+tries=
+for version in 3.11 3.12 3.13 3.14; do
+  python=
+  for candidate in "python$version" "$root/.newer/root/usr/bin/python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python; do
+    if "$candidate" -c 'import venv' 2> /dev/null; then python=$candidate && break; fi
+  done
+  if [ -z "$python" ]; then echo "Python $version: not here"; continue; fi
+  try_wheel "$version" "$(command -v "$python")" &
+  tries="$tries $!"
 done
-[ -z "$failed" ] || { echo "the wheel does not run on Python$failed" >&2; exit 1; }
+status=0
+for try in $tries; do wait "$try" || status=1; done
+exit "$status"
