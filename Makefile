@@ -16,6 +16,8 @@ HELM := build/helm/helm
 NEWER := .newer/.unpacked
 SITE := build/docs
 LOSSLESS := build/lossless
+# The slowest tests of a run, by name.
+DURATIONS := --durations=25 --durations-min=1
 DIST := build/dist
 
 # Only `make test` is the same everywhere. The tests that need servers fetch Kafka if Java and Maven are here.
@@ -28,15 +30,15 @@ endif
 .PHONY: help
 help:
 	@echo 'make demo          records, retries and dead letters to look at, on servers that it brings along'
-	@echo 'make test          the tests that need no server but those of the lock file (at most four minutes)'
+	@echo 'make test          the tests that need no server but those of the lock file (at most four minutes), without lossless'
 	@echo 'make test-servers  the tests with redis-server, Kafka, PostgreSQL, RabbitMQ, Chromium, as far as they are here'
-	@echo 'make test-all      both'
+	@echo 'make test-all      these and make test-lossless'
 	@echo 'make test-lossless the distribution celery-lossless by itself: its wheel and its tests (a minute)'
-	@echo 'make check         lint, types and make test'
+	@echo 'make check         lint, types, make test and make test-lossless'
 	@echo 'make lint types    ruff; mypy'
 	@echo 'make slow          the tests that take their time'
 	@echo 'make chaos         kills, stops and freezes servers and processes for minutes'
-	@echo 'make chaos-desk    the same for the dead-letter desk, with PostgreSQL, recorders and an operator'
+	@echo 'make chaos-desk    of these, the run of the dead-letter desk, with PostgreSQL, recorders and an operator'
 	@echo 'make compose-test  docker-compose.yml for real (needs a Docker engine)'
 	@echo 'make bench         the measured figures'
 	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
@@ -99,16 +101,16 @@ demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
 # The same on every machine: Redis is Valkey, Kafka the cluster in librdkafka, the database SQLite.
-# Two at a time, each with servers of its own. One at a time: ARGS='-n 0'.
+# Two at a time, each with servers of its own. One at a time: ARGS='-n 0'. `make test-lossless` runs what it leaves out.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest --ignore=tests/lossless --numprocesses 2 --dist worksteal $(ARGS)
 
 # With this machine's servers: what needs one, and once more what uses a Redis. Most of these tests wait most of the time.
 test-servers: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m pytest --redis-server -m '(servers or redis) and not slow and not chaos and not compose' \
-		--numprocesses 3 --dist worksteal $(ARGS)
+		--numprocesses 3 --dist worksteal $(DURATIONS) $(ARGS)
 
-test-all: test test-servers
+test-all: test test-lossless test-servers
 
 # The distribution in `lossless` alone: its wheel in an environment without the project, its tests in a folder without it.
 # Built from a copy: setuptools leaves what it makes beside its source.
@@ -118,7 +120,7 @@ $(LOSSLESS)/venv/.installed: requirements-lossless.lock
 	$(LOSSLESS)/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-lossless.lock
 	touch $@
 
-# One of its tests weighs messages of the bridge's.
+# Four at a time: they wait most of the time.
 test-lossless: $(LOSSLESS)/venv/.installed
 	rm -rf $(LOSSLESS)/source $(LOSSLESS)/dist $(LOSSLESS)/alone
 	mkdir -p $(LOSSLESS)/source $(LOSSLESS)/alone
@@ -129,7 +131,7 @@ test-lossless: $(LOSSLESS)/venv/.installed
 		--wheel-dir $(LOSSLESS)/dist $(LOSSLESS)/source/lossless
 	$(LOSSLESS)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(LOSSLESS)/dist/*.whl
 	cd $(LOSSLESS)/alone && ../venv/bin/python -m pytest -p tests.servers.redis_fixtures --confcutdir=tests/lossless \
-		tests/lossless --ignore=tests/lossless/test_transport_queue_weight.py --numprocesses 2 --dist worksteal \
+		tests/lossless --numprocesses 4 --dist worksteal \
 		-o cache_dir=$(CURDIR)/.pytest_cache $(ARGS)
 
 lint: $(INSTALLED)
@@ -139,23 +141,23 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-check: lint types test
+check: lint types test test-lossless
 
 # Five at a time: these wait even more.
 slow: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m pytest --redis-server -m '(slow or hypothesis) and not chaos' --hypothesis-profile=full \
 		--numprocesses 5 --dist worksteal \
-		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
+		--timeout=900 -o faulthandler_timeout=890 $(DURATIONS) $(ARGS)
 
-# Two at a time: most of a run waits for what was killed to be back.
+# Three at a time: most of a run waits for what was killed to be back.
 # CHAOS_SEED and CHAOS_MINUTES choose another schedule of faults and a longer one: docs/contributors/chaos.md.
 chaos: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest --redis-server -m chaos --ignore=tests/chaos/test_desk.py \
-		--numprocesses 2 --dist worksteal --timeout=900 -o faulthandler_timeout=890 $(ARGS)
+	$(BIN)/python -m pytest --redis-server -m chaos --numprocesses 3 --dist worksteal \
+		--timeout=900 -o faulthandler_timeout=890 $(DURATIONS) tests/chaos $(ARGS)
 
-# The dead-letter desk's own.
+# The dead-letter desk's own, of them.
 chaos-desk: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest --redis-server -m chaos tests/chaos/test_desk.py --timeout=900 -o faulthandler_timeout=890 $(ARGS)
+	$(BIN)/python -m pytest --redis-server -m chaos --timeout=900 -o faulthandler_timeout=890 tests/chaos/test_desk.py $(ARGS)
 
 compose-test: $(INSTALLED)
 	$(BIN)/python -m pytest -p pytest_celery.plugin -p pytest_docker_tools.plugin -m compose --timeout=900 -o faulthandler_timeout=890 tests/compose $(ARGS)

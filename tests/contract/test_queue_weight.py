@@ -1,4 +1,4 @@
-"""What a queue weighs, and what its messages carry, on a real Redis."""
+"""What a queue of the bridge's messages weighs, and what these carry, on a real Redis."""
 
 import json
 import time
@@ -11,7 +11,10 @@ from bridge.formats.celery_header import LISTS, header_of, to_header
 from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.formats.delivery_row import DeliveryRow
 from lossless.transport.queue_inspection import SAMPLES, weigh_queue
+from tests.lossless.conftest import broker, transport_in_use
 from tests.lossless.harness import Broker
+
+__all__ = ["broker", "transport_in_use"]
 
 
 def row(offset: int, size: int = 50) -> DeliveryRow:
