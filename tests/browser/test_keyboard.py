@@ -137,3 +137,22 @@ def test_a_plan_is_made_and_applied_without_a_mouse(shop, opens):
     (plan,) = until(page, lambda: [each for each in shop.desk.plans.latest() if each.state is PlanState.APPLYING])
     assert (plan.why, plan.by, plan.counts.letters) == ("1.5.1 takes a comma", "ann", 2)
     assert plan.counts.handlers == {CHARGE: {"permanent": 2}}
+
+
+def test_a_bar_of_a_chart_says_its_count_at_the_focus_and_leads_to_its_letters(window):
+    page = window().page(f"/handlers/{CHARGE}")
+    bars = page.locator("[id$=-hour] .bars[data-to]").last
+    bars.focus()
+    last = bars.get_attribute("aria-valuetext")
+    page.keyboard.press("ArrowLeft")
+    before = bars.get_attribute("aria-valuetext")
+    assert before != last
+    assert page.locator(".bars .tip").inner_text() == before
+    page.keyboard.press("End")
+    assert bars.get_attribute("aria-valuetext") == last
+    bars.hover()
+    assert bars.get_attribute("aria-valuetext") not in (before, last)
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/letters\?handler=.*&since=\d{4}-\d\d-\d\dT\d\d:\d\d&until=\d{4}"))
+    assert page.locator("h1").count() == 1

@@ -65,11 +65,14 @@ def build_shares(counts: Mapping[str, int]) -> list[BarShare]:
 #: The data of `bridge status --json`.
 Status = Mapping[str, Any]
 
+#: The filter of a chart of everything.
+NO_SCOPE: Final[Mapping[str, str]] = {}
+_DEAD: Final = "Dead letters"
 #: The counts, their labels and their looks.
 _STRIPS: Final = (
     ("handled", "Handled", "plain"),
     ("failed", "Attempts failed", "warn"),
-    ("dead", "Dead letters", "bad"),
+    ("dead", _DEAD, "bad"),
     ("replayed", "Replayed", "run"),
 )
 #: The height of a strip, the width of a slot, and the gap between two bars.
@@ -88,16 +91,20 @@ class Strip(NamedTuple):
     Attributes:
         said: the chart in words, for screen readers.
         path: its bars as an SVG path.
+        counts: the count of each bar.
         last: the count of the last complete minute or hour.
+        leads: whether a bar leads to the dead letters of its time.
     """
 
     name: str
     look: str
     said: str
     path: str
+    counts: Sequence[int]
     last: int
     total: int
     most: int
+    leads: bool
 
 
 class StripMark(NamedTuple):
@@ -112,21 +119,40 @@ class StripChart(NamedTuple):
     """Strips on a common time axis.
 
     Attributes:
-        wide: its width in units.
         ticks: the time labels, by their position in per cent.
+        first: when the first bar begins, ms since the epoch.
+        unit: ms of a bar.
+        scope: the filter of the letters that are counted: a topic, or a handler.
     """
 
-    wide: int
     strips: Sequence[Strip]
     marks: Sequence[StripMark]
     ticks: Sequence[tuple[int, str]]
+    first: int
+    unit: int
+    scope: Mapping[str, str]
+
+    @property
+    def wide(self) -> int:
+        """Return its width in units."""
+        return SLOT_WIDTH * self.unit_count
+
+    @property
+    def unit_count(self) -> int:
+        """Return the number of bars of each strip."""
+        return max((len(strip.counts) for strip in self.strips), default=0)
+
+    def describe_bar(self, strip: Strip, at: int) -> str:
+        """Return a bar in words, as the script says the one under the pointer: `02:59 UTC: 10`."""
+        return f"{_format_clock(self.first + at * self.unit)} UTC: {strip.counts[at]:,}"
 
 
-def build_hour_chart(status: Status, now: int) -> StripChart | None:
+def build_hour_chart(status: Status, now: int, scope: Mapping[str, str] = NO_SCOPE) -> StripChart | None:
     """Return the chart of the last hour by the minute; `None` if nothing is known.
 
     Parameters:
         now: ms since the epoch.
+        scope: the filter for what the status was narrowed to.
     """
     if (counts := status.get("counts")) is None:
         return None
@@ -134,18 +160,17 @@ def build_hour_chart(status: Status, now: int) -> StripChart | None:
     ticks = [
         (at, _format_clock(first + minute * _MINUTE)) for at, minute in ((0, 0), (25, 15), (50, 30), (75, 45), (99, 59))
     ]
-    return StripChart(
-        60 * SLOT_WIDTH,
-        _build_strips(_sum_counts(counts, "minutes"), "minute"),
-        _list_marks(status, first, _MINUTE, 60),
-        ticks,
-    )
+    strips = _build_strips(_sum_counts(counts, "minutes"), "minute")
+    return StripChart(strips, _list_marks(status, first, _MINUTE, 60), ticks, first, _MINUTE, scope)
 
 
-def build_day_chart(status: Status, letters: Sequence[int] | None, now: int) -> StripChart | None:
+def build_day_chart(
+    status: Status, letters: Sequence[int] | None, now: int, scope: Mapping[str, str] = NO_SCOPE
+) -> StripChart | None:
     """Return the chart of the last day by the hour; `None` if nothing is known.
 
     Parameters:
+        now, scope: as `build_hour_chart`.
         letters: dead letters of each of the 24 hours; `None`: the database does not respond.
     """
     counts = status.get("counts")
@@ -158,7 +183,8 @@ def build_day_chart(status: Status, letters: Sequence[int] | None, now: int) -> 
     ticks = [
         (at, _format_clock(first + hours * _HOUR)) for at, hours in ((0, 0), (25, 6), (50, 12), (75, 18), (99, 23))
     ]
-    return StripChart(24 * SLOT_WIDTH, _build_strips(sums, "hour"), _list_marks(status, first, _HOUR, 24), ticks)
+    marks = _list_marks(status, first, _HOUR, 24)
+    return StripChart(_build_strips(sums, "hour"), marks, ticks, first, _HOUR, scope)
 
 
 def build_handler_strip(status: Status, topic: str, handler: str) -> Strip | None:
@@ -212,7 +238,7 @@ def _build_strip(name: str, look: str, counts: Sequence[int], unit: str) -> Stri
     said = (
         f"{name} by the {unit}: {total:,} in {len(counts)} {unit}s, at most {most:,} in one, {counts[-1]:,} in this one"
     )
-    return Strip(name, look, said, draw_bars(counts), counts[-2], total, most)
+    return Strip(name, look, said, draw_bars(counts), counts, counts[-2], total, most, name == _DEAD)
 
 
 def _sum_counts(counts: Iterable[Mapping[str, Any]], unit: str) -> dict[str, list[int]]:

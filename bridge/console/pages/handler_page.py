@@ -61,8 +61,8 @@ def show_handler(request: Request) -> Response:
         breakers=_list_breakers(found.status, name),
         limits=_list_limits(found.status, name),
         groups=_list_groups(asked, name),
-        hour=charts.build_hour_chart(status, asked.clock()),
-        day=charts.build_day_chart(status, None, asked.clock()),
+        hour=charts.build_hour_chart(status, asked.clock(), {"handler": name}),
+        day=charts.build_day_chart(status, None, asked.clock(), {"handler": name}),
         place=PLACE,
     )
 
@@ -84,7 +84,7 @@ def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
     for topic, row in listed.items():
         parts[PLACE(topic, "rate")] = made.rate(row.handled)
         parts[PLACE(topic, "oldest")] = made.oldest(row)
-    return build_snapshot(here, found, "h", _build_version(found, name), status, parts)
+    return build_snapshot(here, found, "h", _build_version(found, name), status, parts, scope={"handler": name})
 
 
 def _require_handler(asked: Console, name: str) -> Handler:

@@ -228,17 +228,19 @@ def build_snapshot(
     status: Mapping[str, Any],
     parts: Mapping[str, Any],
     hours: Sequence[int] | None = None,
+    scope: Mapping[str, str] = charts.NO_SCOPE,
 ) -> LiveSnapshot:
     """Return a snapshot of a page, with the charts of the last hour and day.
 
     Parameters:
         status: the status for the charts.
         hours: dead letters by the hour, if the chart has them.
+        scope: the filter for what the status was narrowed to.
     """
     made, chart_html = here.macros("status-macros.html"), {}
-    if (hour := charts.build_hour_chart(status, here.clock())) is not None:
+    if (hour := charts.build_hour_chart(status, here.clock(), scope)) is not None:
         chart_html[f"{page}-hour"] = made.picture(hour, "last minute", True)
-    if (day := charts.build_day_chart(status, hours, here.clock())) is not None:
+    if (day := charts.build_day_chart(status, hours, here.clock(), scope)) is not None:
         chart_html[f"{page}-day"] = made.picture(day, "sum", False)
     whole = {where: str(html).strip() for where, html in {**parts, **chart_html}.items()}
     return LiveSnapshot(act, False, whole, None if found.group_status is None else found.group_status.read)

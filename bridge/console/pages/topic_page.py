@@ -49,8 +49,8 @@ def show_topic(request: Request) -> Response:
         partitions=build_partition_rows(name, view.status),
         beside=list_own_topics(name, view.status),
         letters=TopicNames.from_settings(here.desk.settings).dead_letters(name),
-        hour=charts.build_hour_chart(status, here.clock()),
-        day=charts.build_day_chart(status, None, here.clock()),
+        hour=charts.build_hour_chart(status, here.clock(), {"topic": name}),
+        day=charts.build_day_chart(status, None, here.clock(), {"topic": name}),
         place=PLACE,
         history=_read_history(request, name) if "decisions" in request.query_params else None,
         has_source=name in here.desk.routes.topics,
@@ -89,7 +89,7 @@ def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
         parts[PLACE(name, f"state {partition.number}")] = macros.partition(partition, here.clock())
     for tier in list_own_topics(name, view.status):
         parts[PLACE(name, f"records {tier['topic']}")] = macros.known(tier["records"])
-    return build_snapshot(here, view, "t", _build_version(view, row), status, parts)
+    return build_snapshot(here, view, "t", _build_version(view, row), status, parts, scope={"topic": name})
 
 
 def _require_row(view: StatusView, name: str) -> TopicRow:
