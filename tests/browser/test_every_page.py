@@ -39,7 +39,9 @@ RULES: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-pr
 
 #: What others wrote (values, code), markup, and times as a filter or a range has them, which people type.
 NO_WORDS_OF_OURS: Final = re.compile(
-    r'<(pre|textarea|script)\b.*?</\1>|<ol class="code".*?</ol>|<[^>]*>|write \S+ \(UTC\), \S+,|from \S+ to \S+', re.S
+    r'<(pre|textarea|script)\b.*?</\1>|<section class="panel value".*?</section>|<ol class="code".*?</ol>|<[^>]*>'
+    r"|write \S+ \(UTC\), \S+,|from \S+ to \S+",
+    re.S,
 )
 #: A time as programs write it, such as 2026-11-21T02:45:39Z.
 ISO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
