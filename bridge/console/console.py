@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 CONSOLE_FOLDER: Final = Path(__file__).parent
 STATIC_FOLDER: Final = CONSOLE_FOLDER / "static"
+#: The themes that the cookie `theme` may name; any other value is the system's theme.
+THEMES: Final = frozenset({"light", "dark"})
 #: Seconds between two questions which recorders there are, and that a page waits for the answer.
 PRESENCE_PERIOD: Final = 5.0
 PRESENCE_WITHIN: Final = 0.3
@@ -194,6 +196,7 @@ class Console:
             "who": get_principal(request),
             "path": request.url.path,
             "kept_form": get_form_draft(request) is not None,
+            "theme": theme if (theme := request.cookies.get("theme")) in THEMES else None,
         }
         around |= {"at": _get_current_address(request), "typed": get_typed_values(request)}
         body = made.render(console=self, now=self.clock(), **(around | values))

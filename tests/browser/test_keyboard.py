@@ -156,3 +156,16 @@ def test_a_bar_of_a_chart_says_its_count_at_the_focus_and_leads_to_its_letters(w
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/letters\?handler=.*&since=\d{4}-\d\d-\d\dT\d\d:\d\d&until=\d{4}"))
     assert page.locator("h1").count() == 1
+
+
+def test_a_theme_that_is_chosen_holds_on_the_next_page(window):
+    page = window().page("/groups")
+    page.locator("button.who").press("Enter")
+    page.locator("#theme").get_by_role("button", name="Dark").press("Enter")
+    page.goto(page.url.replace("/groups", "/plans"))
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.locator("button.who").press("Enter")
+    assert page.locator("#theme [aria-pressed=true]").inner_text() == "Dark"
+    page.locator("#theme").get_by_role("button", name="As the system").press("Enter")
+    page.reload()
+    assert page.locator("html").get_attribute("data-theme") is None

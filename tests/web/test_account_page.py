@@ -79,3 +79,9 @@ def test_who_came_by_the_link_or_a_proxy_has_no_password_to_change(site):
     browser.post(f"/sign-in/{site.console.sessions.new_link()}")
     assert "You signed in by the one-time link" in browser.get("/account").text
     assert change(browser).status_code == 400
+
+
+@pytest.mark.parametrize(("cookie", "theme"), [("dark", ' data-theme="dark"'), ('"><script>', ""), ("", "")])
+def test_a_page_comes_in_the_theme_of_its_cookie_and_in_no_other(ann, cookie, theme):
+    ann.cookies.set("theme", cookie)
+    assert f'<html lang="en"{theme}>' in ann.get("/groups").text
