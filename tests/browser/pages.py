@@ -9,7 +9,9 @@ from tests.browser.incident import CHARGE, PAY_BACK
 #: what tests.browser.incident.Night has.
 ADDRESSES: Final[dict[str, tuple[str, ...]]] = {
     "/": ("/",),
-    "/topics/{topic}": ("/topics/shop.orders", "/topics/shop.orders?decisions=1"),
+    "/topics/{topic}": ("/topics/shop.orders", "/topics/shop.orders?decisions=1", "/topics/shop.orders?blocking=1"),
+    "/topics/{topic}/records/{partition:int}/{offset:int}": ("/topics/shop.orders/records/0/99",),
+    "/topics/{topic}/records/{partition:int}/{offset:int}/good": ("/topics/shop.orders/records/0/99/good",),
     "/topics/{topic}/halt": ("/topics/shop.orders/halt",),
     "/topics/{topic}/resume": ("/topics/shop.orders/resume",),
     "/handlers/{name}": (f"/handlers/{CHARGE}",),
@@ -35,6 +37,7 @@ ADDRESSES: Final[dict[str, tuple[str, ...]]] = {
         "/letters/{bytes_}?value=hex",
         "/letters/{resolved}",
     ),
+    "/letters/{id:int}/good": ("/letters/{total}/good",),
     "/letters/{id:int}/edit": ("/letters/{total}/edit", "/letters/{bytes_}/edit"),
     "/plans": ("/plans",),
     "/plans/patch": ("/plans/patch?group={group}",),
@@ -64,6 +67,8 @@ NO_PAGES: Final = frozenset(
         # Where nothing is masked, as here, it refuses.
         "/admin/unmask",
         "/topics/{topic}/decisions",
+        "/topics/{topic}/blocking",
+        "/topics/{topic}/records/{partition:int}/{offset:int}/content",
         "/letters/{id:int}/value",
         "/letters/{id:int}/elsewhere",
         "/events",

@@ -130,7 +130,9 @@ def compare_record(request: Request) -> Response:
     handler = _choose_handler(request.query_params, handlers)
     address = f"/topics/{place['topic']}/records/{place['partition']}/{place['offset']}"
     if shown.content is None or shown.masked is None:
-        return _render_comparison(request, shown.name, address, handlers, handler, None, None, shown.absent, 404)
+        return _render_comparison(
+            request, shown.name, address, handlers, handler, None, None, shown.absent, shown.status
+        )
     this = _make_side(shown.name, address, shown.content.timestamp, shown.masked)
     wanted = GoodQuery(place["topic"], place["partition"], place["offset"], handler, shown.content.key)
     return _compare(request, this, wanted, handlers, address)
@@ -173,7 +175,8 @@ def _compare(
     request: Request, this: ComparedSide, wanted: GoodQuery, handlers: Sequence[str], address: str
 ) -> Response:
     here, query = console.get_console(request), request.query_params
-    same_key = query.get("by", "key" if wanted.key is not None else "handler") == "key" and wanted.key is not None
+    keyed = wanted.key is not None
+    same_key = keyed and query.get("by", "key") == "key"
     if not same_key:
         wanted = wanted._replace(key=None)
     before = query.get("before", "")
@@ -188,8 +191,19 @@ def _compare(
             log="" if below is not None else wanted.log,
         )
     except (KafkaUnavailable, LedgerUnavailable, NoSuchRecord) as error:
+        status = 404 if isinstance(error, NoSuchRecord) else 503
         return _render_comparison(
-            request, this.name, address, handlers, wanted.handler, None, None, str(error), 503, same_key=same_key
+            request,
+            this.name,
+            address,
+            handlers,
+            wanted.handler,
+            None,
+            None,
+            str(error),
+            status,
+            same_key=same_key,
+            keyed=keyed,
         )
     made = None
     if found.record is not None:
@@ -198,7 +212,7 @@ def _compare(
         place = f"/topics/{record.topic}/records/{record.partition}/{record.offset}"
         made = compare_sides(this, _make_side(record.name, place, record.timestamp, masked))
     return _render_comparison(
-        request, this.name, address, handlers, wanted.handler, found, made, "", 200, same_key=same_key
+        request, this.name, address, handlers, wanted.handler, found, made, "", 200, same_key=same_key, keyed=keyed
     )
 
 
@@ -244,6 +258,7 @@ def _render_comparison(
     status: int,
     *,
     same_key: bool = False,
+    keyed: bool = False,
 ) -> Response:
     here = console.get_console(request)
 
@@ -263,6 +278,7 @@ def _render_comparison(
         made=made,
         absent=absent,
         same_key=same_key,
+        keyed=keyed,
         link=link,
         days=here.desk.settings.file.kafka_ledger_days,
     )

@@ -39,7 +39,7 @@
   };
   const isCut = line => "cut" in (line.classList.contains("z") ? line.parentElement.firstElementChild : line).dataset;
 
-  for (const bar of document.querySelectorAll(".acts[data-of]")) {
+  const begin = root => { for (const bar of root.querySelectorAll(".acts[data-of]")) {
     const tree = document.getElementById(bar.dataset.of), at = bar.querySelector(".at");
     const lines = [...tree.querySelectorAll(LINE)];
     let line = lines[0];
@@ -81,7 +81,10 @@
       e.preventDefault();
       e.stopPropagation();
     });
-  }
+  } };
+  begin(document);
+  // A value in a part that came by itself.
+  document.addEventListener("part", e => begin(e.target));
 
   document.addEventListener("click", e => {
     const of = e.target.closest("[data-copy-of]")?.dataset.copyOf, at = of && document.getElementById(of);
