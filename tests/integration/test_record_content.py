@@ -60,13 +60,13 @@ def test_a_record_that_did_not_fail_has_its_content_in_console_api_and_terminal(
     topic = stack.topic("keyed")
     with signed_in(Console(here, "shop"), Role.VIEWER) as client:
         page = words(client.get(f"/topics/{topic}/records/0/0").text)
-        assert '"name": "Zoë"' in page
+        assert "Zoë" in page
         assert "key 4711 , 4 bytes" in page
         assert "trace 7 1" in page
         assert "ff hex" in page
         found = client.get(f"/find?topic={topic}&q=0-0").text
         assert f'data-part="/topics/{topic}/records/0/0/content"' in found
-        assert '"name": "Zoë"' in words(client.get(f"/topics/{topic}/records/0/0/content").text)
+        assert "Zoë" in words(client.get(f"/topics/{topic}/records/0/0/content").text)
         at = time.strftime("%Y-%m-%d %H:%M", time.gmtime(time.time() - 3_600))
         assert "1 record from this time on" in words(client.get("/find", params={"q": f"{topic} {at}"}).text)
         later = time.strftime("%Y-%m-%d %H:%M", time.gmtime(time.time() + 3_600))

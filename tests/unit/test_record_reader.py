@@ -164,3 +164,68 @@ def test_a_topic_that_is_not_there_has_no_dead_letters(consumer_of, monkeypatch)
     consumer_of()
     assert letters(monkeypatch, []) == ([], True)
     assert latest(monkeypatch, 0, 3) == []
+
+
+class Log:
+    """A consumer of one partition without gaps, with a record of ten bytes at each offset."""
+
+    def __init__(self, end: int, moves: Any = None) -> None:
+        self._end, self._at, self._moves = end, 0, moves
+        self.assigned: list[int] = []
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        self._at = places[0].offset
+        self.assigned.append(self._at)
+
+    def consume(self, count: int, seconds: float) -> list[Record]:
+        found = [Ten(0, offset) for offset in range(self._at, min(self._at + count, self._end))]
+        self._at += len(found)
+        return [*found]
+
+    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(place.topic, place.partition, self._at) for place in places]
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
+class Ten(Record):
+    def value(self) -> bytes:
+        return b"0123456789"
+
+
+def backwards(monkeypatch, limits: record_reader.ReadLimits, wanted: Any = lambda record: True, first: int = 0):
+    """The windows that a backward reader gives of a log of 3,000 records, and how far it came."""
+    log = Log(3_000)
+    monkeypatch.setattr(record_reader, "consumer_client", lambda properties, group: log)
+    budget = record_reader.ReadBudget(limits, clock=lambda: 0.0)
+    place = ("orders.dlq", 0)
+    with record_reader.BackwardReader(SETTINGS, budget) as reader:
+        windows = [*reader.read_windows({place: first}, {place: 3_000}, wanted)]
+    return [[record.offset() or 0 for record in window] for window in windows], reader.searched[place], budget.reached
+
+
+def test_a_log_is_read_backwards_by_windows_that_grow_and_no_record_twice(monkeypatch):
+    windows, searched, reached = backwards(monkeypatch, record_reader.UNLIMITED)
+    assert [len(window) for window in windows] == [100, 400, 1_600, 900]
+    assert [window[0] for window in windows] == [2_900, 2_500, 900, 0]
+    assert sorted(offset for window in windows for offset in window) == [*range(3_000)]
+    assert (searched, reached) == (0, "")
+    assert backwards(monkeypatch, record_reader.UNLIMITED, first=2_950)[:2] == ([[*range(2_950, 3_000)]], 2_950)
+
+
+def test_a_limit_ends_a_search_with_what_it_found_and_what_it_read_without_a_gap(monkeypatch):
+    limits = record_reader.ReadLimits(700, float("inf"), float("inf"))
+    windows, searched, reached = backwards(monkeypatch, limits, lambda record: record.offset() in (2_999, 950, 10))
+    assert (windows, searched, reached) == ([[2_999], [], [950]], 2_500, "700 records")
+
+
+def test_each_limit_has_its_words():
+    clock = iter((0.0, 15.0))
+    assert record_reader.ReadBudget(record_reader.ReadLimits(1, 1, 15), lambda: next(clock)).reached == "15 seconds"
+    budget = record_reader.ReadBudget(record_reader.ReadLimits(9, 2e7, 9), lambda: 0.0)
+    assert budget.reached == ""
+    for offset in range(9):
+        budget.spend(Ten(0, offset))  # type: ignore[arg-type]
+    assert budget.reached == "9 records"
+    assert record_reader.ReadBudget(record_reader.ReadLimits(1, 0, 1)).reached == "0 MB"
