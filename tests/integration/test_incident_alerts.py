@@ -92,8 +92,9 @@ def test_each_incident_of_a_running_stack_fires_its_alerts_and_what_is_well_fire
     def is_well() -> None:
         eventually(lambda: prometheus.firing() == ALWAYS, 40, "nothing else fires")
 
-    stack.produce("orders", 1, 2, 3)
-    eventually(lambda: len(stack.done()) == 3, 20)
+    # One success, which two retries outnumber: whether the first scrape sees it as an increase is a matter of chance.
+    stack.produce("orders", 1)
+    eventually(lambda: len(stack.done()) == 1, 20)
     is_well()
     # A handler that dies: its attempts fail, and its delivery is dead.
     stack.produce("orders", {"broken": True})
@@ -104,6 +105,8 @@ def test_each_incident_of_a_running_stack_fires_its_alerts_and_what_is_well_fire
     stack.produce("orders", *range(8))
     fires("WhatHandlersNeedIsDown")
     down.unlink()
+    # Until then deliveries wait for the dependency, and not for a worker.
+    eventually(lambda: "WhatHandlersNeedIsDown" not in prometheus.firing(), 40, "the breaker is closed")
     # A person halts a topic.
     halt = stack.start("halt", sys.executable, "-m", "bridge", "halt", stack.topic("mails"), "--why", "a test")
     assert halt.ends() == 0
