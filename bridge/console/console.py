@@ -33,7 +33,10 @@ from bridge.console.template_filters import format_duration
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
 from bridge.deadletters.masking.letter_mask import LetterMasks
+from bridge.deadletters.model.letter_view import LetterView
 from bridge.errors import ConsoleRefused, how_to_install
+from bridge.formats.attempt_history import AttemptNote
+from bridge.formats.log_link import fill_log_link
 from bridge.formats.trace_context import TRACE_ID
 from bridge.kafka.dead_letter_reader import RecentDeadLetters
 from bridge.settings.setting_defaults import EnvironmentSettings
@@ -170,6 +173,7 @@ class Console:
         )
         self.templates.globals["in_flower"] = self.in_flower
         self.templates.globals["in_traces"] = self.in_traces
+        self.templates.globals["in_logs"] = self.in_logs
 
     def in_flower(self, task: str | None) -> str | None:
         """Return the address of a task's page in Flower; None if Flower is not set up or there is no task."""
@@ -180,6 +184,14 @@ class Console:
         """Return the address of a trace's page; None if no tracing system is set up or there is no trace."""
         address = self.desk.settings.environment.DEADLETTERS_TRACE_URL
         return address.replace(TRACE_ID, trace_id) if address and trace_id else None
+
+    def in_logs(self, letter: LetterView, attempt: AttemptNote | None = None) -> str | None:
+        """Return the address of a letter's log lines, or of those of one attempt; None if no template is set up."""
+        begins, ends = letter.first_failed_at, letter.listed.failed_at
+        if attempt is not None:
+            begins, ends = attempt.ended_at - (attempt.took or 0), attempt.ended_at
+        template = self.desk.settings.environment.DEADLETTERS_LOGS_URL
+        return fill_log_link(template, letter.listed.name, letter.trace_id, begins, ends)
 
     def recorders(self) -> RecorderPresence:
         """Return the recorders whose heartbeat Redis has; no page waits for a Redis that does not respond."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from bridge.formats import record_headers as header
+from bridge.formats.attempt_history import History, read_history, write_history
 from bridge.formats.delivery import Attempts, Dead, Delivery, Headers
 from bridge.formats.delivery_identity import OFFSETS, PARTITIONS, Origin
 from bridge.formats.failure import Failure, cut
@@ -102,6 +103,7 @@ def dead_letter_headers(delivery: Delivery, dead: Dead, group: str) -> RecordHea
         header.FIRST_FAILED_AT: str(delivery.first_failed_at or failure.failed_at),
         header.FAILED_AT: str(failure.failed_at),
         **({header.TRACE: delivery.trace} if delivery.trace else {}),
+        **({header.ATTEMPT_HISTORY: write_history(delivery.history)} if delivery.history else {}),
     }
     return append_block(delivery.message.headers, ours)
 
@@ -192,6 +194,7 @@ class DeadLetterRecord:
         version: of the handlers' code that failed; empty where that is not known.
         again: the request to run it although it was done; empty: there was none.
         trace: the context of its last hop, if traces were on.
+        history: its last attempts since it was last sent back.
     """
 
     place: str
@@ -212,6 +215,7 @@ class DeadLetterRecord:
     version: str
     again: str
     trace: str = ""
+    history: History = ()
 
     @property
     def identity(self) -> str:
@@ -261,4 +265,5 @@ def _make_record(record: Record, origin: Origin, theirs: Headers, ours: dict[str
         version=ours.get(header.HANDLERS_VERSION, ""),
         again=ours.get(header.REPLAY_AGAIN, ""),
         trace=ours.get(header.TRACE, ""),
+        history=read_history(ours.get(header.ATTEMPT_HISTORY, "")),
     )

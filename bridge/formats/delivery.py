@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from bridge.formats.attempt_history import FAILED, POSTPONED, AttemptNote, History, add_attempt
 from bridge.formats.delivery_identity import batch_id, work_of
 from bridge.formats.failure import Failure, cut
 from bridge.formats.outbox import Outbox, OutgoingMessage, settle_outboxes
@@ -190,6 +191,7 @@ class Delivery:
         again: a person's request to run it although it is done; empty: there is none.
         once: whether it was sent back for one attempt: a failure that would be retried is a dead letter.
         trace: the context of its last hop, if traces are on (bridge/telemetry/delivery_spans.py, which sets it).
+        history: its last attempts, one by one; it decides nothing.
     """
 
     message: Message
@@ -209,6 +211,7 @@ class Delivery:
     again: str = ""
     once: bool = False
     trace: str = field(default="", compare=False)
+    history: History = field(default=(), compare=False)
 
     @property
     def identity(self) -> str:
@@ -247,13 +250,21 @@ class Delivery:
             setattr(made, name, value)
         return made
 
-    def failed(self, failure: Failure, *, spent: bool) -> "Delivery":
+    def failed(
+        self, failure: Failure, *, spent: bool, seconds: float | None = None, worker: str = "", version: str = ""
+    ) -> "Delivery":
         """Return this delivery after one more run that failed or was postponed.
 
         Parameters:
             spent: whether that spent a retry; else it was postponed.
+            seconds: how long it ran.
+            worker, version: where it ran, and of which code.
         """
+        took = None if seconds is None else int(seconds * 1000)
+        end = FAILED if spent else POSTPONED
+        note = AttemptNote(self.runs + 1, failure.failed_at, took, str(failure), worker, version, end)
         return self.changed(
+            history=add_attempt(self.history, note),
             runs=self.runs + 1,
             attempts=self.attempts.plus(failed=1) if spent else self.attempts.plus(postponed=1),
             first_failed_at=self.first_failed_at or failure.failed_at,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bridge.errors import UnreadableRecord
+from bridge.formats.attempt_history import pack_history, unpack_history
 from bridge.formats.delivery import NO_ATTEMPTS, Attempts, Dead, Delivery, Header, Message, Via
 from bridge.formats.failure import Failure
 from bridge.formats.outbox import OutgoingMessage
@@ -63,6 +64,8 @@ def write_metadata(delivery: Delivery) -> dict[str, Any]:
         more["after"] = delivery.after
     if delivery.outgoing:
         more["outgoing"] = [each.to_data() for each in delivery.outgoing]
+    if delivery.history:
+        more["history"] = pack_history(delivery.history)
     if delivery.runs or any(delivery.attempts):
         failed, lost, postponed, replayed = delivery.attempts
         counts = {"attempts": delivery.runs, "failures": failed, "lost": lost, "replayed": replayed}
@@ -107,6 +110,7 @@ def read_delivery(
         again=str(more.get("again") or ""),
         once=bool(more.get("once")),
         trace=str(more.get("trace") or ""),
+        history=unpack_history(more["history"]) if "history" in more else (),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bridge.formats import record_headers as header
+from bridge.formats.attempt_history import read_history, write_history
 from bridge.formats.dead_letter_record import read_attempt_headers, write_attempt_headers
 from bridge.formats.delivery import ERROR_LENGTH, Delivery, Header, Message, Via
 from bridge.formats.delivery_identity import OFFSETS, PARTITIONS, Origin, batch_id, make_log_identity, work_of
@@ -82,6 +83,7 @@ def retry_headers(
         header.FIRST_FAILED_AT: str(delivery.first_failed_at or ""),
         header.FAILED_AT: str(failure.failed_at) if failure else "",
         header.TRACE: delivery.trace,
+        header.ATTEMPT_HISTORY: write_history(delivery.history),
     }
     return append_block(message.headers, {name: value for name, value in ours.items() if value})
 
@@ -167,6 +169,7 @@ def _parse_retry_record(found: Sequence[Header], key: Any, value: Any, via: Via,
         again=ours.get(header.REPLAY_AGAIN, ""),
         once=header.REPLAY_ONCE in ours,
         trace=ours.get(header.TRACE, ""),
+        history=read_history(ours.get(header.ATTEMPT_HISTORY, "")),
     )
     return RetryRecord(delivery, group, source_id, due, read_number(ours, header.FAILED_AT))
 

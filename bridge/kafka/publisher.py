@@ -102,6 +102,8 @@ class Publisher:
 
     def _dead_letter(self, topic: str, delivery: Delivery, dead: Dead, group: str) -> None:
         for failure in dead_letter_record.shorten_failure(dead.failure):
+            if failure is not dead.failure:
+                delivery = delivery.changed(history=())
             headers = dead_letter_record.dead_letter_headers(delivery, replace(dead, failure=failure), group)
             try:
                 self._producer.publish(topic, delivery, headers)
@@ -260,9 +262,9 @@ def _is_large(failed: PublishFailed | None) -> bool:
 
 
 def _shorten_retry(letter: OutgoingRecord, clone: ParkRequest, group: str) -> OutgoingRecord:
-    """Return the record with only the class of its failure."""
+    """Return the record with only the class of its failure, and without its history."""
     said = None if clone.failure is None else dead_letter_record.shorten_failure(clone.failure)[-1]
-    bare = replace(clone.delivery, error=clone.delivery.error.partition(": ")[0])
+    bare = replace(clone.delivery, error=clone.delivery.error.partition(": ")[0], history=())
     return letter._replace(
         headers=retry_record.retry_headers(bare, group, due=clone.due, until=clone.until, failure=said)
     )

@@ -140,6 +140,7 @@ class EnvironmentSettings(BaseModel):
     DEADLETTERS_CONSOLE_COMMAND: str = "bridge"
     DEADLETTERS_FLOWER_URL: str = ""
     DEADLETTERS_TRACE_URL: str = ""
+    DEADLETTERS_LOGS_URL: str = ""
     DEADLETTERS_SECRET_KEY: str = Field(default="", repr=False)
     DEADLETTERS_WEBHOOK_NETWORKS: str = ""
     DEADLETTERS_TRUSTED_PROXY: str = ""

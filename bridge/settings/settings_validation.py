@@ -9,6 +9,7 @@ from typing import Any, Final
 from celery import Celery
 from pydantic import ValidationError
 
+from bridge.formats.log_link import find_template_fault
 from bridge.formats.schema_registry import REGISTRY_VARIABLES
 from bridge.formats.trace_context import TRACE_ID
 from bridge.handler_routes import Routes
@@ -195,6 +196,11 @@ def _address_faults(environment: EnvironmentSettings) -> Iterator[str]:
     trace_url = environment.DEADLETTERS_TRACE_URL
     if trace_url and (TRACE_ID not in trace_url or not _TRACE_URL.fullmatch(trace_url)):
         yield f"DEADLETTERS_TRACE_URL must be the address of a trace's page: https://jaeger.example.com/trace/{TRACE_ID}."
+    logs_url = environment.DEADLETTERS_LOGS_URL
+    if logs_url and not _TRACE_URL.fullmatch(logs_url):
+        yield "DEADLETTERS_LOGS_URL must be the address of log lines: https://logs.example.com/search?q={delivery}."
+    elif logs_url and (fault := find_template_fault(logs_url)):
+        yield f"DEADLETTERS_LOGS_URL: {fault}."
     try:
         read_networks(environment.DEADLETTERS_WEBHOOK_NETWORKS)
     except ValueError as error:

@@ -323,12 +323,14 @@ class BatchRun:
         if isinstance(error, SoftTimeLimitExceeded):
             self._telemetry.note_overrun()
         self._lease.check()
-        self._fail(delivery, error, guard)
+        self._fail(delivery, error, guard, ended.seconds)
 
-    def _fail(self, delivery: Delivery, error: BaseException, guard: BreakerGuard) -> None:
+    def _fail(
+        self, delivery: Delivery, error: BaseException, guard: BreakerGuard, seconds: float | None = None
+    ) -> None:
         """Decide on a failed delivery, and act."""
         now = time.time()
-        self._actions.act(delivery, error, self._judge.decide(delivery, error, now, guard), now)
+        self._actions.act(delivery, error, self._judge.decide(delivery, error, now, guard), now, seconds)
 
     def _fail_unnamed(self, delivery: Delivery, error: BaseException, guard: BreakerGuard) -> None:
         """Fail a delivery whose unique name cannot be found, as a run of its handler that failed at once."""

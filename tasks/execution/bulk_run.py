@@ -47,7 +47,7 @@ class DeliverySteps(NamedTuple):
     prepare: Callable[[Delivery, Callable[[Delivery], None], Collection[int]], None]
     wait_for_breaker: Callable[[Delivery], None]
     done: Callable[[Iterable[Delivery]], None]
-    act: Callable[[Delivery, BaseException, FailureDecision, float], None]
+    act: Callable[[Delivery, BaseException, FailureDecision, float, float], None]
     end_lap: Callable[[float, int], float]
 
 
@@ -161,7 +161,7 @@ class BulkRun:
         if call.committed:
             logger.info("%s: the work of %d messages is committed already.", str(self._batch), len(call.committed))
         self._carried.update({ready[place].message.offset: error for place, error in outcome.carried.items()})
-        self._end(ready, outcome, ended.error, decision)
+        self._end(ready, outcome, ended, decision)
         return outcome.again
 
     def _decide_on_all(self, ready: Sequence[Delivery], call: BulkCall, ended: AttemptEnd) -> FailureDecision | None:
@@ -196,7 +196,7 @@ class BulkRun:
         self,
         ready: Sequence[Delivery],
         outcome: BulkOutcome,
-        of_all: BaseException | None,
+        ended: AttemptEnd,
         decision: FailureDecision | None,
     ) -> None:
         """End the deliveries that the call has ended.
@@ -204,10 +204,11 @@ class BulkRun:
         First those that are done, and behind no failed one in their order: they are done, whatever stops the others.
 
         Parameters:
-            of_all: the error of the call.
+            ended: the end of the call.
             decision: on the first delivery that failed with it, if it is about all.
         """
         # What the handler asks for depends on a delivery's age; an open circuit breaker is asked once a call.
+        of_all = ended.error
         is_shared = isinstance(decision, RetryDelivery) and not isinstance(of_all, RetryLater | RetryAsked)
         shared = decision if is_shared else None
         behind = find_behind(ready, outcome.failed, self._batch.order)
@@ -225,9 +226,8 @@ class BulkRun:
                     continue
                 set_logged_delivery(delivery)
                 found = shared if error is of_all else None
-                self._steps.act(
-                    delivery, error, found or self._judge.decide(delivery, error, now, self._breaker_guard), now
-                )
+                decided = found or self._judge.decide(delivery, error, now, self._breaker_guard)
+                self._steps.act(delivery, error, decided, now, ended.seconds)
 
     def _finish(self, ready: Sequence[Delivery], places: Iterable[int]) -> None:
         # One after another: the messages of one that Kafka refuses hold back those behind it.

@@ -100,8 +100,18 @@ class OutcomeActions:
                 self.unique_guard.keep(unsent.delivery)
                 self.schedule.retry_publication(unsent, failed)
 
-    def act(self, delivery: Delivery, error: BaseException, decision: FailureDecision, now: float) -> None:
+    def act(
+        self,
+        delivery: Delivery,
+        error: BaseException,
+        decision: FailureDecision,
+        now: float,
+        seconds: float | None = None,
+    ) -> None:
         """Act on the decision on a failed delivery.
+
+        Parameters:
+            seconds: how long its handler ran; `None`: it did not.
 
         Raises:
             TopicHalted: the decision is to halt the topic.
@@ -117,16 +127,21 @@ class OutcomeActions:
                 if spent:
                     self.telemetry.note_failure(str(failure))
                 self.telemetry.count_retry("failed" if spent else "postponed")
-                self.schedule.put_off(delivery.failed(failure, spent=spent), delay, str(failure), failure)
+                self.schedule.put_off(self._fail(delivery, failure, seconds, spent=spent), delay, str(failure), failure)
             case HaltTopic():
                 self.telemetry.count_retry("halted")
-                self.state.update(delivery.failed(failure, spent=False))
+                self.state.update(self._fail(delivery, failure, seconds, spent=False))
                 self.halt_guard.stop(delivery, failure, cause)
                 raise TopicHalted(f"topic {self.batch.topic!r} was halted by this delivery: {failure}", first=True)
             case DeadLetterDelivery(reason, why):
                 self.telemetry.note_failure(str(failure))
                 dead = Dead(reason, failure.with_why(why), self.task.version)
-                self.dead_letters.write(delivery.failed(dead.failure, spent=True), dead, cause)
+                self.dead_letters.write(self._fail(delivery, dead.failure, seconds), dead, cause)
+
+    def _fail(self, delivery: Delivery, failure: Failure, seconds: float | None, *, spent: bool = True) -> Delivery:
+        """Return a delivery after one more run, with where and how long it ran."""
+        worker = str(self.task.request.hostname or "")
+        return delivery.failed(failure, spent=spent, seconds=seconds, worker=worker, version=self.task.version)
 
     def wait_for_breaker(self, delivery: Delivery) -> None:
         """Put off a delivery whose circuit breaker is open."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from bridge.errors import MalformedDelivery
+from bridge.formats.attempt_history import LOST, AttemptNote, add_attempt
 from bridge.formats.celery_header import HEADER, from_header, read_counter, to_header
 from bridge.formats.delivery import ERROR_LENGTH, Batch, Delivery
 from bridge.formats.failure import cut
@@ -150,7 +151,8 @@ def _charged(batch: Batch, notes: TaskNotes) -> Delivery | None:
 def _lost_with(delivery: Delivery, cause: str, at: float) -> Delivery:
     error = cut(f"{_LOST_WITH}{cause}", ERROR_LENGTH)
     first = delivery.first_failed_at or int(at * 1000)
-    return replace(delivery.lost(1), first_failed_at=first, error=error)
+    note = AttemptNote(delivery.runs + 1, int(at * 1000), None, cause, end=LOST)
+    return replace(delivery.lost(1), first_failed_at=first, error=error, history=add_attempt(delivery.history, note))
 
 
 def _loss_history(headers: Mapping[str, Any]) -> dict[str, Any]:

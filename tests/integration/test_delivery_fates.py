@@ -234,6 +234,8 @@ def test_a_dead_letter_is_the_record_byte_for_byte_with_ours_behind_the_producer
         "error_traceback",
         "first_failed_at",
         "failed_at",
+        # It is left out of a letter that was too large for its topic.
+        *(["attempt_history"] if case != "large" else []),
     ]
     assert ours["handler"].startswith("tests.handlers.endings.")
     assert ours["handlers_version"] == "7.1"

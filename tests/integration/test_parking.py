@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from bridge.formats import retry_record
+from bridge.formats.attempt_history import read_history
 from bridge.formats.delivery import Attempts, Dead, Delivery, Message
 from bridge.formats.failure import Failure
 from bridge.formats.retry_record import RetryRecordPosition
@@ -191,6 +192,11 @@ def test_what_was_parked_runs_when_it_is_due_with_its_attempts_counted_and_ends_
     said = {name: letter.ours[name] for name in ("reason", "attempts", "attempts_failed", "attempts_postponed")}
     assert said == {"reason": "exhausted", "attempts": "3", "attempts_failed": "3", "attempts_postponed": "0"}
     assert letter.theirs == []
+    made = read_history(letter.ours["attempt_history"])
+    assert [(note.run, note.end) for note in made] == [(1, "failed"), (2, "failed"), (3, "failed")]
+    assert {note.worker.partition("@")[0] for note in made} == {"celery"}
+    assert all(note.took is not None and note.took < 5_000 for note in made)
+    assert [note.ended_at for note in made] == sorted(note.ended_at for note in made)
     eventually(lambda: stack.held_ids() == [] and stack.waiting() == 0, 10)
     assert worker.exit_code is None
 

@@ -1007,6 +1007,17 @@ def test_the_only_delivery_of_a_message_that_is_parked_is_a_task_that_runs_again
     assert world.sent == []
 
 
+def test_a_run_that_failed_is_carried_on_with_its_time_worker_and_version(world: World) -> None:
+    with pytest.raises(Retry):
+        run_notify(to_notify(-1))
+    (note,) = world.clones[0].delivery.history
+    assert (note.run, note.end) == (1, "failed")
+    assert note.error.endswith("Busy: no line")
+    assert note.took is not None
+    assert note.version == notify.version
+    assert time.time() * 1000 - note.ended_at < 60_000
+
+
 def test_the_next_delay_of_an_explicit_list_is_parked_in_its_own_topic_and_a_short_one_is_celerys(world: World) -> None:
     with pytest.raises(Retry):
         run_notify(to_notify(-1, attempts=Attempts(failed=1)))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from bridge.deadletters.inspection.topic_letters import build_letter_view
 from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterView, build_timeline
 from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.formats.attempt_history import AttemptNote
 from tests.desk.letters import letter
 
 DEAD = build_letter_view(letter(1, timestamp=1_000, first_failed_at=5_000, failed_at=10_000))
@@ -63,3 +64,46 @@ def test_what_ended_well_ends_with_that():
     resolved = replace(DEAD, listed=replace(DEAD.listed, status=LetterStatus.RESOLVED), status_at=20_000)
     assert said(resolved)[-1] == "resolved"
     assert [event.bad for event in build_timeline(resolved)] == [False, True, True, False]
+
+
+def test_each_attempt_stands_at_its_time_with_its_worker_version_duration_and_error_before_the_death_it_led_to():
+    made = (
+        AttemptNote(1, 5_000, 1_250, "mail.Down: no", "celery@a", "1.4", "failed"),
+        AttemptNote(2, 6_000, 30, "RetryLater: later", "celery@b", "1.5", "postponed"),
+        AttemptNote(3, 10_000, None, "signal 9", "", "", "lost"),
+    )
+    found = build_letter_view(letter(1, timestamp=1_000, first_failed_at=5_000, failed_at=10_000, runs=3, history=made))
+    assert said(found) == [
+        "the record was produced",
+        "attempt 1 failed after 1.25 s on celery@a, version 1.4: mail.Down: no",
+        "attempt 2 postponed after 0.03 s on celery@b, version 1.5: RetryLater: later",
+        "attempt 3 lost its process: signal 9",
+        "died: exhausted, after 3 attempts",
+    ]
+    assert [event.at for event in build_timeline(found)] == [1_000, 5_000, 6_000, 10_000, 10_000]
+    assert [event.attempt for event in build_timeline(found) if event.attempt] == list(made)
+
+
+def test_attempts_that_nobody_kept_are_said_to_be_missing():
+    made = (AttemptNote(1, 5_000, 1, "E"), AttemptNote(9, 8_000, 1, "E"))
+    found = build_letter_view(letter(1, timestamp=None, first_failed_at=5_000, failed_at=10_000, runs=10, history=made))
+    assert said(found) == [
+        "attempt 1 failed after 0.001 s: E",
+        "attempts 2 to 8 are not kept one by one",
+        "attempt 9 failed after 0.001 s: E",
+        "attempt 10 is not kept",
+        "died: exhausted, after 10 attempts",
+    ]
+
+
+def test_attempts_before_a_replay_stand_before_the_death_they_led_to():
+    earlier = replace(failed(6_000), made=(AttemptNote(2, 6_000, 5, "E"),))
+    last = replace(DEAD.listed, runs=3)
+    found = replace(DEAD, listed=last, history=(earlier,), made=(AttemptNote(3, 10_000, 5, "F"),))
+    assert said(found)[2:] == [
+        "attempt 1 is not kept",
+        "attempt 2 failed after 0.005 s: E",
+        "died: expired, after 2 attempts",
+        "attempt 3 failed after 0.005 s: F",
+        "died: exhausted, after 3 attempts",
+    ]

@@ -13,6 +13,7 @@ from bridge.deadletters.db import letter_rows, plan_item_rows
 from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.formats.attempt_history import AttemptNote
 from bridge.inspection import record_search
 from tests.desk.letters import letter
 from tests.web import hostile_input
@@ -420,3 +421,45 @@ def test_all_scripts_of_the_console_together_are_small():
     scripts = [each for each in STATIC_FOLDER.iterdir() if each.suffix == ".js"]
     assert len(scripts) >= 3
     assert sum(len(each.read_bytes()) for each in scripts) <= 50_000
+
+
+MADE = (
+    AttemptNote(1, 5_000, 1_250, "mail.Down: no <b>", "celery@a", "1.4.2", "failed"),
+    AttemptNote(2, 10_000, 30, "mail.Down: no", "celery@b", "1.5.0", "failed"),
+)
+
+
+def test_its_timeline_has_each_attempt_with_time_duration_worker_version_and_error(browser, record):
+    record(letter(1, history=MADE, runs=2))
+    way = panel(browser().get("/letters/1").text, "h-way")
+    said = [" ".join(text(item).split()) for item in re.findall("<li>(.*?)</li>", way, re.DOTALL)]
+    assert said[1] == "Attempt 1 failed after 1 s01 Jan 1970 00:00:05.000mail.Down: no <b>celery@a, version 1.4.2"
+    assert said[2].startswith("Attempt 2 failed after 30 ms")
+    assert said[3].startswith("died: exhausted, after 2 attempts")
+    assert "log lines" not in way
+
+
+def test_its_attempts_before_a_replay_stay_in_its_timeline(browser, record):
+    record(letter(1, history=MADE, runs=2))
+    record(letter(1, offset=9, number=1, failed_at=99_000, runs=3, history=(MADE[0]._replace(run=3, ended_at=99_000),)))
+    way = text(panel(browser().get("/letters/1").text, "h-way"))
+    assert [way.count(f"Attempt {run} failed") for run in (1, 2, 3)] == [1, 1, 1]
+    assert "not kept" not in way
+
+
+def test_whatever_an_attempt_says_the_page_is_harmless(browser, record):
+    hostile = hostile_input.TEXT
+    record(letter(1, history=(AttemptNote(1, 5_000, 0, hostile, hostile[:60], hostile[:30], "failed"),)))
+    hostile_input.check(browser().get("/letters/1").text)
+
+
+def test_an_attempt_leads_to_its_log_lines_where_a_log_store_is_named(browser, record, desk):
+    record(letter(1, history=MADE, runs=2), letter(2))
+    address = "https://logs.example.com/?q={delivery}&from={from}&to={until}"
+    object.__setattr__(desk.settings.environment, "DEADLETTERS_LOGS_URL", address)
+    way = panel(browser().get("/letters/1").text, "h-way")
+    of = "https://logs.example.com/?q=orders-0-1%3Aorders.handlers.charge"
+    links = [unescape(each) for each in re.findall('href="(https://[^"]*)"', way)]
+    assert links == [f"{of}&from=-55000&to=70000", f"{of}&from=-56250&to=65000", f"{of}&from=-50030&to=70000"]
+    object.__setattr__(desk.settings.environment, "DEADLETTERS_LOGS_URL", "https://logs.example.com/{trace_id}")
+    assert "log lines" not in browser().get("/letters/2").text

@@ -29,6 +29,7 @@ from bridge.deadletters.editing.json_patch import ValuePatch
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskUnavailable
+from bridge.formats.attempt_history import AttemptNote
 from bridge.inspection import record_search
 from bridge.inspection.blocking_records import BlockingRecord, BlockReport, WaitingLane
 from bridge.inspection.last_good_record import GoodRecordSearch
@@ -283,6 +284,7 @@ def masked(desk, record, monkeypatch):
         monkeypatch.setattr(commands, name, lambda *_: {"topics": {"orders": dict(became)}})
     tokens = (("X-Token", TOKEN.encode()), ("x-token", b"\xff" + TOKEN.encode()))
     common = {"key": KEY.encode(), "error_message": ERROR, "traceback": TRACE, "headers": tokens}
+    common["history"] = (AttemptNote(1, 9_000, 5, ERROR, "celery@a", "1.4"), AttemptNote(2, 10_000, 5, ERROR))
     quoting = common | {"headers": (*tokens, ("trace", f"{EMAIL};1".encode()), ("bytes", b"\xff" + EMAIL.encode()))}
     record(
         letter(1, value=VALUE, **quoting),

@@ -15,6 +15,7 @@ from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_deduplication import DeathKind, KnownLetter, classify_death
 from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter, pack_headers
 from bridge.deadletters.model.traceback_parts import strip_message
+from bridge.formats.attempt_history import write_history
 
 #: The columns of a known letter that are read: for its history, and to classify the record.
 _READ: Final = (
@@ -115,7 +116,7 @@ class LetterWriter:
         # A plan's replay has a higher number; a delivery that began anew is no plan's.
         plan_id = before["plan_id"] if row["number"] > before["number"] else None
         had = self._connection.execute(
-            select(letters.c.value, letters.c.value_size).where(letters.c.id == before["id"])
+            select(letters.c.value, letters.c.value_size, letters.c.attempt_history).where(letters.c.id == before["id"])
         ).one()
         same = (had.value, had.value_size) == (row["value"], row["value_size"])
         return {
@@ -125,6 +126,7 @@ class LetterWriter:
             "plan_id": plan_id,
             "value": None if same else had.value,
             "value_size": None if same else had.value_size,
+            "attempt_history": had.attempt_history,
         }
 
 
@@ -197,4 +199,5 @@ def _build_letter_row(
         "failures": 1,
         "again": letter.again or None,
         "trace": letter.trace or None,
+        "attempt_history": write_history(letter.history) or None,
     }

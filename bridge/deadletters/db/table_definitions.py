@@ -179,6 +179,8 @@ letters = Table(
     Column("again", Text),
     # The context of its delivery's last hop (header delivery_trace); NULL: none.
     Column("trace", Text),
+    # Its last attempts (header attempt_history); NULL: it names none.
+    Column("attempt_history", Text),
     Index("ix_letters_kind", "kind_id", "status", "failed_at", "id"),
     Index("ix_letters_status", "status", "failed_at", "id"),
     Index("ix_letters_failed", "failed_at", "id"),
@@ -209,6 +211,7 @@ failures = Table(
     # The value of this failure, if the next one had another value: it was edited. NULL in `value_size`: the same value.
     Column("value", LargeBinary),
     Column("value_size", BigInteger),
+    Column("attempt_history", Text),
 )
 
 #: Values that plans send in the place of a letter's own, which changes only when one of them fails in turn.

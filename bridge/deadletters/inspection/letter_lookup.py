@@ -20,6 +20,7 @@ from bridge.deadletters.model.letter_view import (
 from bridge.deadletters.model.stored_letter import OTHER_CAUSE, REASONS, UNKNOWN_CAUSE, LetterStatus, unpack_headers
 from bridge.deadletters.model.traceback_parts import restore_message
 from bridge.errors import NoSuchLetter
+from bridge.formats.attempt_history import read_history
 from bridge.formats.delivery import Attempts
 from bridge.formats.foreign_dead_letter import CONFLUENT, CONNECT, KARAFKA, SHARE_GROUP, SMALLRYE, SPRING, UNKNOWN
 from bridge.handler_routes import Routes
@@ -118,6 +119,7 @@ def _letter_fields(row: Any) -> dict[str, Any]:
         "kept": row.value is not None or row.value_size == -1,
         "headers": unpack_headers(row.headers),
         "trace": row.trace or "",
+        "made": read_history(row.attempt_history or ""),
         "attempts": Attempts(row.failed, row.lost, row.postponed, row.replayed),
         "traceback": restore_message(row.traceback or "", row.error_message),
         "where": _locate_record(row),
@@ -134,6 +136,7 @@ def _build_failure(row: Any) -> LetterFailure:
         mended=row.value_size is not None,
         value=None if row.value is None else bytes(row.value),
         kept=row.value is not None or (row.value_size or -1) < 0,
+        made=read_history(row.attempt_history or ""),
     )
 
 

@@ -168,6 +168,7 @@ def build_letter_view(letter: StoredLetter) -> LetterView:
     return LetterView(
         **{name: getattr(letter, name) for name in same},
         listed=build_letter_line(letter),
+        made=letter.history,
         status_at=letter.failed_at,
         topic_id=letter.identity.topic_id,
         kept=True,

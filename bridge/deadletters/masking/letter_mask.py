@@ -17,6 +17,7 @@ from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, Lette
 from bridge.deadletters.model.payload_codec import PLAIN_PAYLOADS, PayloadCodec
 from bridge.deadletters.model.stored_letter import pack_headers, unpack_headers
 from bridge.errors import FilterFault
+from bridge.formats.attempt_history import History, read_history, write_history
 from bridge.formats.delivery import Headers
 from bridge.settings.masked_fields import MaskedFields, MaskRules
 
@@ -88,6 +89,7 @@ class LetterMasks:
             encoded=None if found.is_any else letter.encoded,
             headers=mask_headers(letter.headers, fields, known),
             traceback=known.masked(letter.traceback),
+            made=_mask_attempts(letter.made, known),
             history=tuple(_mask_failure(failure, fields, known) for failure in letter.history),
             # The handler's words when a plan left it out.
             plans=tuple(replace(plan, said=known.masked(plan.said)) for plan in letter.plans),
@@ -235,8 +237,17 @@ def _mask_failure(each: LetterFailure, fields: MaskedFields, known: HiddenQuotes
         each,
         error_message=known.masked(each.error_message),
         traceback=known.masked(each.traceback),
+        made=_mask_attempts(each.made, known),
         value=mask_value(each.value, find_hidden_parts(each.value, fields)),
     )
+
+
+def _mask_attempts(made: History, known: HiddenQuotes) -> History:
+    return tuple(each._replace(error=known.masked(each.error)) for each in made)
+
+
+def _mask_exported_attempts(text: str | None, known: HiddenQuotes) -> str | None:
+    return write_history(_mask_attempts(read_history(text or ""), known)) or None
 
 
 def _mask_edit(each: LetterAct, fields: MaskedFields) -> LetterAct:
@@ -276,6 +287,7 @@ def mask_exported_letter(
         "headers": pack_headers(mask_headers(unpack_headers(bytes(row["headers"])), fields, known)),
         "error_message": known.masked(row["error_message"]),
         "traceback": known.masked(row["traceback"]),
+        "attempt_history": _mask_exported_attempts(row.get("attempt_history"), known),
         "history": [_mask_exported_failure(each, fields, known) for each in row["history"]],
         "edits": [{**each, "value": _mask_exported_value(each["value"], fields)} for each in row["edits"]],
     }
@@ -292,7 +304,8 @@ def _read_exported_values(row: ExportedLetter, payloads: PayloadCodec) -> Export
 
 def _mask_exported_failure(row: ExportedLetter, fields: MaskedFields, known: HiddenQuotes) -> ExportedLetter:
     said = {name: known.masked(row[name]) for name in ("error_message", "traceback")}
-    return row | said | {"value": _mask_exported_value(row["value"], fields)}
+    made = {"attempt_history": _mask_exported_attempts(row.get("attempt_history"), known)}
+    return row | said | made | {"value": _mask_exported_value(row["value"], fields)}
 
 
 def _build_row_quotes(row: ExportedLetter, fields: MaskedFields) -> HiddenQuotes:

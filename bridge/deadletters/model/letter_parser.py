@@ -78,6 +78,7 @@ def _parse_own_letter(record: Record, found: Ours, now: int) -> StoredLetter:
         failed_at=failed_at,
         again=_storable_name(found.again),
         trace=_storable_name(found.trace),
+        history=found.history,
     )
 
 

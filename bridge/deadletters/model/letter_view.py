@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from bridge.deadletters.model.letter_filter import LetterCursor
 from bridge.deadletters.model.letter_parser import OURS
 from bridge.deadletters.model.stored_letter import LetterStatus, name_delivery
+from bridge.formats.attempt_history import LOST, AttemptNote, History
 from bridge.formats.delivery import Attempts, Headers
 from bridge.formats.text_forms import format_count, format_time
 from bridge.formats.trace_context import find_trace_id
@@ -105,6 +106,7 @@ class LetterFailure:
         mended: whether the value was edited before the next failure.
         value: the edited value; `None`: not edited, a tombstone, or too large to be stored.
         kept: whether `value` is complete.
+        made: its last attempts, oldest first.
     """
 
     number: int
@@ -120,10 +122,12 @@ class LetterFailure:
     mended: bool
     value: bytes | None = field(default=None, repr=False)
     kept: bool = True
+    made: History = field(default=(), repr=False)
 
     def to_data(self) -> dict[str, Any]:
         """Return the failure as JSON-compatible data."""
-        return write_fields(self, "kept", traceback="error_traceback", runs="attempts")
+        names = {"traceback": "error_traceback", "runs": "attempts", "made": "attempt_history"}
+        return write_fields(self, "kept", **names) | {"attempt_history": _write_attempts(self.made)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,7 @@ class LetterView:
         encoded: the value as in Kafka, if `value` is the JSON of it (payload_codec.py); else `None`.
         schema: the schema that wrote it, or why it was not read by that; empty: it names none.
         trace: the context of its delivery's last hop; empty: none.
+        made: its last attempts, oldest first; those before a replay are in its `history`.
     """
 
     listed: LetterLine
@@ -192,6 +197,7 @@ class LetterView:
     encoded: bytes | None = field(default=None, repr=False)
     schema: str = ""
     trace: str = ""
+    made: History = field(default=(), repr=False)
 
     @property
     def in_kafka(self) -> bytes | None:
@@ -225,8 +231,18 @@ class LetterView:
             "schema": "format",
         }
         edits = [edit.to_data() | {"value": format_bytes(edit.value)} for edit in self.edits]
-        own = write_fields(self, "listed", "encoded", "trace", **names)
-        return self.listed.to_data() | own | {"edits": edits, "trace_id": self.trace_id}
+        own = write_fields(self, "listed", "encoded", "trace", "made", **names)
+        more = {"edits": edits, "trace_id": self.trace_id, "attempt_history": _write_attempts(self.made)}
+        return self.listed.to_data() | own | more
+
+
+def _write_attempts(made: History) -> list[dict[str, Any]]:
+    """Return attempts as JSON: `took` in seconds."""
+    return [
+        note._asdict()
+        | {"ended_at": format_moment(note.ended_at), "took": None if note.took is None else note.took / 1000}
+        for note in made
+    ]
 
 
 def format_moment(at: int | None) -> str | None:
@@ -277,12 +293,14 @@ class TimelineEvent(NamedTuple):
         at: ms since the epoch.
         bad: whether it is a failure.
         plan: the plan that did it.
+        attempt: the attempt that ended then.
     """
 
     at: int
     said: str
     bad: bool = False
     plan: int | None = None
+    attempt: AttemptNote | None = None
 
 
 def build_timeline(letter: LetterView) -> list[TimelineEvent]:
@@ -295,10 +313,16 @@ def _list_events(letter: LetterView) -> Iterator[TimelineEvent]:
     now = letter.listed
     if letter.timestamp is not None:
         yield TimelineEvent(letter.timestamp, "the record was produced")
-    if letter.first_failed_at < min([now.failed_at, *(failure.failed_at for failure in letter.history)]):
+    ends = [failure.failed_at for failure in letter.history]
+    ends += [note.ended_at for made in (*(failure.made for failure in letter.history), letter.made) for note in made]
+    if letter.first_failed_at < min([now.failed_at, *ends]):
         yield TimelineEvent(letter.first_failed_at, "failed for the first time", True)
+    before = 0
     for failure in letter.history:
+        yield from _list_attempts(failure.made, before, failure.runs, failure.failed_at)
         yield TimelineEvent(failure.failed_at, _describe_death(failure.reason, failure.error_class, failure.runs), True)
+        before = failure.runs
+    yield from _list_attempts(letter.made, before, now.runs, now.failed_at)
     yield TimelineEvent(now.failed_at, _describe_death(now.reason, now.error_class, now.runs), True)
     # The audit log also has the making of a plan, but not its state for this letter.
     made = {(act.plan, act.what) for act in letter.plans}
@@ -309,6 +333,38 @@ def _list_events(letter: LetterView) -> Iterator[TimelineEvent]:
             yield TimelineEvent(act.at if act.state_at is None else act.state_at, _describe_act(act), plan=act.plan)
     if now.status in (LetterStatus.RESOLVED, LetterStatus.REPLAYING):
         yield TimelineEvent(letter.status_at, str(now.status))
+
+
+def _list_attempts(made: History, before: int, runs: int, died_at: int) -> Iterator[TimelineEvent]:
+    """Yield the attempts before a death, and say which are not kept one by one.
+
+    Parameters:
+        before: the attempts before the last replay.
+        runs: the number of all, by the dead letter.
+    """
+    for note in made:
+        if gap := _describe_gap(before, note.run):
+            yield TimelineEvent(note.ended_at, gap, True)
+        yield TimelineEvent(note.ended_at, _describe_attempt(note), True, attempt=note)
+        before = note.run
+    if made and (gap := _describe_gap(before, runs + 1)):
+        yield TimelineEvent(died_at, gap, True)
+
+
+def _describe_gap(before: int, run: int) -> str:
+    """Return which attempts are missing between two."""
+    first, last = before + 1, run - 1
+    if first > last:
+        return ""
+    return f"attempt {first} is not kept" if first == last else f"attempts {first} to {last} are not kept one by one"
+
+
+def _describe_attempt(note: AttemptNote) -> str:
+    took = "" if note.took is None else f" after {note.took / 1000:.3g} s"
+    worker = f" on {note.worker}" if note.worker else ""
+    version = f", version {note.version}" if note.version else ""
+    end = "lost its process" if note.end == LOST else note.end
+    return f"attempt {note.run} {end}{took}{worker}{version}" + (f": {note.error}" if note.error else "")
 
 
 def _describe_death(reason: str, error_class: str, runs: int) -> str:

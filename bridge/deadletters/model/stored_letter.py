@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Self
 from bridge.deadletters.model.digest import compute_digest
 from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.deadletters.model.search_words import find_letter_words
+from bridge.formats.attempt_history import History
 from bridge.formats.delivery import Attempts, Header, Headers
 from bridge.formats.delivery_identity import Origin
 
@@ -117,6 +118,7 @@ class StoredLetter:
         again: the redrive that ran it though it was done; empty: none.
         readable: the value as people read it, if that is not as produced (payload_codec.py).
         trace: the context of its delivery's last hop, if traces were on.
+        history: its last attempts.
     """
 
     identity: LetterIdentity
@@ -138,6 +140,7 @@ class StoredLetter:
     again: str = ""
     readable: bytes | None = None
     trace: str = ""
+    history: History = ()
 
     @property
     def value_size(self) -> int:

@@ -121,6 +121,18 @@ class Header(ResponseModel):
     value: Octets | None
 
 
+class AttemptEntry(ResponseModel, title="Attempt"):
+    """One attempt at a delivery; of many, the first and the last ones are known."""
+
+    run: Count
+    ended_at: Moment | None
+    took: float | None = Field(description="Seconds; null: not known.")
+    error: str
+    worker: str
+    version: str
+    end: Literal["failed", "postponed", "lost"]
+
+
 class FailureEntry(ResponseModel, title="Failure"):
     """An earlier failure of a letter."""
 
@@ -136,6 +148,7 @@ class FailureEntry(ResponseModel, title="Failure"):
     plan: Id | None
     mended: bool
     value: Octets | None
+    attempt_history: list[AttemptEntry]
 
 
 class Edit(Act):
@@ -164,6 +177,7 @@ class Letter(Line):
     recorded_at: Moment | None
     dead_letter: str
     trace_id: str = Field(description="The id of its trace, in hexadecimal; empty where it has none.")
+    attempt_history: list[AttemptEntry]
     history: list[FailureEntry]
     plans: list[Act]
     edits: list[Edit]
