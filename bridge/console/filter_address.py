@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -16,6 +16,9 @@ ANY: Final = "any"
 _CHOICES: Final = frozenset(field.word for field in FILTER_FIELDS if field.choices)
 #: The parameters of an address that belong to the filter, with the words of their options.
 _OPTIONS: Final = {field.word: f"--{field.option or field.word}" for field in FILTER_FIELDS}
+_LABELS: Final = {field.word: field.label for field in FILTER_FIELDS}
+#: The parameters that select the page of a list, and their values for its first.
+PAGE_PARAMETERS: Final = {"before": "", "after": "", "kept": ""}
 #: The fields without a value on the command line.
 _FLAGS: Final = frozenset(field.word for field in FILTER_FIELDS if field.type is FLAG)
 
@@ -61,6 +64,46 @@ def read_chosen_filter(form: QueryParams) -> LetterFilter:
 def list_filter_fields(query: QueryParams) -> list[tuple[str, str]]:
     """Return a filter as fields of a form or of an address."""
     return [(name, value) for name, value in query.multi_items() if name in _OPTIONS and value]
+
+
+class FilterChip(NamedTuple):
+    """A value of a filter, and the address of the list without it.
+
+    Attributes:
+        name: the label of its field.
+    """
+
+    name: str
+    value: str
+    without: str
+
+
+def list_filter_chips(path: str, query: QueryParams) -> list[FilterChip]:
+    """Return the values of a filter that restrict a list, in the order of the address.
+
+    Parameters:
+        query: with the status that holds if the address names none (`add_open_status`).
+    """
+    given = [(name, value) for name, value in list_filter_fields(query) if not _is_any(name, value)]
+    return [FilterChip(_LABELS[name], value, _drop_value(path, query, name, value)) for name, value in given]
+
+
+def _drop_value(path: str, query: QueryParams, name: str, value: str) -> str:
+    kept = [each for each in query.multi_items() if each != (name, value) and each[0] not in PAGE_PARAMETERS]
+    # A list without a status is one of open letters.
+    any_status = [("status", ANY)] if name == "status" and all(each != "status" for each, _ in kept) else []
+    return f"{path}?{urlencode([*kept, *any_status])}"
+
+
+#: The presets of time: words, and how long ago the letters failed at most; empty: at any time.
+TIME_PRESETS: Final = (("15 min", "15m"), ("1 h", "1h"), ("24 h", "24h"), ("7 d", "7d"), ("any time", ""))
+
+
+def list_time_presets(path: str, query: QueryParams) -> list[tuple[str, str, bool]]:
+    """Return the words of each preset of time, the address of the list with it, and whether it is chosen."""
+    rest: dict[str, str] = {"until": "", **PAGE_PARAMETERS}
+    now = (query.get("since", ""), query.get("until", ""))
+    return [(words, build_address(path, query, since=ago, **rest), now == (ago, "")) for words, ago in TIME_PRESETS]
 
 
 def build_command(verb: str, query: QueryParams) -> str:

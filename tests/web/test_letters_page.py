@@ -389,3 +389,23 @@ def test_each_field_of_the_table_is_an_option_a_parameter_an_input_json_and_a_co
 
     options = inspect.signature(with_filter_options()(command)).parameters
     assert (field.name if field.name == "ids" else (field.option or field.word).replace("-", "_")) in options
+
+
+def test_each_value_of_a_filter_is_taken_off_by_itself_and_times_are_a_click(browser):
+    page = browser().get("/letters?handler=shop.charge&handler=shop.other&since=1h&before=5-1").text
+    chips = dict(re.findall(r'<li><a href="([^"]*)">(\w[\w ]* <b>.*?</b>)', page))
+    assert [re.sub("<[^>]*>", "", words) for words in chips.values()] == [
+        "Handler shop.charge",
+        "Handler shop.other",
+        "Failed since 1h",
+        "Status open",
+    ]
+    assert [*chips] == [
+        "/letters?handler=shop.other&amp;since=1h&amp;status=open",
+        "/letters?handler=shop.charge&amp;since=1h&amp;status=open",
+        "/letters?handler=shop.charge&amp;handler=shop.other&amp;status=open",
+        "/letters?handler=shop.charge&amp;handler=shop.other&amp;since=1h&amp;status=any",
+    ]
+    assert '<a href="/letters?handler=shop.charge&amp;handler=shop.other&amp;since=24h">24 h</a>' in page
+    assert re.search(r'since=1h" aria-current="true">1 h</a>', page)
+    assert '<a href="/letters?handler=shop.charge&amp;handler=shop.other">any time</a>' in page

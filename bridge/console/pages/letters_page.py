@@ -43,8 +43,6 @@ LIST_ROWS: Final = (50, 25, 100)
 MAX_OFFERED_HANDLERS: Final = 200
 #: The most new letters that are counted.
 MAX_NEW_LETTERS: Final = 100
-#: The parameters that select the page of the list.
-_PAGE_PARAMETERS: Final = {"before": "", "after": "", "kept": ""}
 
 
 def list_letters(request: Request) -> Response:
@@ -60,7 +58,7 @@ def list_letters(request: Request) -> Response:
     page = here.desk.letters.newer(chosen, rows, after) if after else here.desk.letters.page(chosen, rows, before)
     if after and page.next is None and len(page.letters) < rows:
         # The newest page, in full.
-        return RedirectResponse(filter_address.build_address("/letters", query, **_PAGE_PARAMETERS), 303)
+        return RedirectResponse(filter_address.build_address("/letters", query, **filter_address.PAGE_PARAMETERS), 303)
     newer, older = _build_neighbour_pages(query, page, before, after)
     return here.page(
         request,
@@ -70,12 +68,16 @@ def list_letters(request: Request) -> Response:
         count=here.desk.letters.count(chosen),
         given=chosen,
         fields=filter_address.list_filter_fields(filter_address.add_open_status(query)),
+        chips=filter_address.list_filter_chips("/letters", filter_address.add_open_status(query)),
+        times=filter_address.list_time_presets("/letters", query),
         newer=newer,
         older=older,
         live=None if before or after or not page.letters else _build_stream_name(query, build_cursor(page.letters[0])),
-        kept=filter_address.build_address("", filter_address.add_open_status(query), rows="", **_PAGE_PARAMETERS),
+        kept=filter_address.build_address(
+            "", filter_address.add_open_status(query), rows="", **filter_address.PAGE_PARAMETERS
+        ),
         sizes=[
-            (size, filter_address.build_address("/letters", query, rows=str(size), **_PAGE_PARAMETERS))
+            (size, filter_address.build_address("/letters", query, rows=str(size), **filter_address.PAGE_PARAMETERS))
             for size in sorted(LIST_ROWS)
         ],
         same=_list_same_columns(chosen),
@@ -131,7 +133,7 @@ def watch_letters(here: Console, rest: str, masks: LetterMasks) -> Callable[[], 
 
 
 def _build_stream_name(query: QueryParams, newest: LetterCursor) -> str:
-    kept = filter_address.build_address("", filter_address.add_open_status(query), **_PAGE_PARAMETERS)
+    kept = filter_address.build_address("", filter_address.add_open_status(query), **filter_address.PAGE_PARAMETERS)
     return f"letters-{newest}{kept}"
 
 
@@ -144,7 +146,7 @@ def _build_neighbour_pages(
         return (
             None
             if place is None
-            else filter_address.build_address("/letters", query, **_PAGE_PARAMETERS | {name: str(place)})
+            else filter_address.build_address("/letters", query, **filter_address.PAGE_PARAMETERS | {name: str(place)})
         )
 
     first = build_cursor(page.letters[0]) if page.letters else None

@@ -147,7 +147,7 @@ class LetterFilter:
     )
     until: int | None = _field("until", UNTIL, "Failed before this time.", "failed_at", "until", "main")
     exceptions: tuple[str, ...] = _field(
-        "exception", CLASS_NAMES, "Class: full name, or its last part.", "kind.group.error_class", "Exception"
+        "exception", CLASS_NAMES, "Class: full name, or its last part.", "kind.group.error_class", "Exception", "main"
     )
     headers: tuple[tuple[str, str], ...] = _field(
         "header",
@@ -157,9 +157,11 @@ class LetterFilter:
         "Header, name=value",
         hidden_as="headers",
     )
-    topics: tuple[str, ...] = _field("topic", NAMES, "Source topic.", "kind.topic", "Topic")
+    topics: tuple[str, ...] = _field("topic", NAMES, "Source topic.", "kind.topic", "Topic", "main")
     versions: tuple[str, ...] = _field("version", NAMES, "Version of the code that failed.", "kind.version", "Version")
-    groups: tuple[int, ...] = _field("group", NUMBERS, "Id of a group.", "kind.group_id", "Group", is_stored=True)
+    groups: tuple[int, ...] = _field(
+        "group", NUMBERS, "Id of a group.", "kind.group_id", "Group", "main", is_stored=True
+    )
     causes: tuple[str, ...] = _field(
         "cause", NAMES, "Id of a cause in a group (groups --group N).", "kind.cause", "Cause"
     )
