@@ -146,6 +146,20 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         named = {} if self.message_name is None else {self.message_name: call.given}
         return finish_handler(run(values, **named) if self.value_wanted else run(**named))
 
+    def call_alone(self, message: Message) -> Any:
+        """Decode a message, and run the function on it alone to its end, also a function that takes lists.
+
+        Raises:
+            Exception: what the function raised, or said of the message.
+        """
+        if self.bulk is None:
+            return self.call(message)
+        call = BulkCall([message], {})
+        returned = self.call_bulk(call)
+        for error in (*call.set_aside.values(), *call.blamed.values()):
+            raise error
+        return returned
+
     def find_unique_name(self, message: Message) -> bytes | None:
         """Return the name by which a second record with the same message is known; `None`: it has none."""
         return None if self.unique is None else self.unique.find(message, self.decode_record)

@@ -183,15 +183,24 @@ def show(
     value: Annotated[bool, typer.Option("--value", help="Print the value alone, byte for byte.")] = False,
     from_topic: Annotated[bool, typer.Option("--from-topic", help="From Kafka, without a database.")] = False,
     last: Annotated[int, typer.Option(min=1, help="With --from-topic: records of a partition, the latest.")] = LAST,
+    as_pytest: Annotated[bool, typer.Option("--pytest", help="Print a test that fails until it is fixed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
     """Show everything that is known about one letter: value, headers, traceback, timeline, and the next commands.
 
     With --from-topic it can also be named by its own offset: orders.dlq-3-17.
 
+    With --pytest it prints a test instead. The handler runs in a sandbox, which connects to nothing and writes no file,
+    to cut the value to what fails in the same way. Masked fields (DEADLETTERS_MASK) are replaced.
+
     Example: bridge deadletters show orders-3-1234
     """
-    if from_topic:
+    if as_pytest:
+        if from_topic or value or as_json:
+            fail("--pytest goes with none of --from-topic, --value and --json.", FAULTS)
+        with open_desk(context) as desk:
+            _print_test(desk, _read_with_value(desk, _read_from_database(desk, letter)))
+    elif from_topic:
         app, settings, routes = load_app(context.obj)
         try:
             found = _read_from_topic(settings, letter, last)
@@ -206,6 +215,23 @@ def show(
             found = _read_with_value(desk, _read_from_database(desk, letter))
             found = replace(found, trail=(*found.trail, *desk.notes.of_group(found.listed.group)))
             _print_shown(desk.app, desk.settings, desk.routes, found, value, as_json)
+
+
+def _print_test(desk: "DeadLetterService", letter: LetterView) -> None:
+    """Print the test of a letter; on stderr, whether its failure was reproduced."""
+    from bridge.deadletters.editing.handler_sandbox import is_sealed_by_kernel
+    from bridge.deadletters.masking.letter_mask import LetterMasks
+    from bridge.deadletters.masking.letter_test import make_letter_test
+    from bridge.settings.masked_fields import read_mask_rules
+
+    masks = LetterMasks(read_mask_rules(desk.settings.environment.DEADLETTERS_MASK))
+    made = make_letter_test(desk.app, letter, masks)
+    sys.stdout.write(made.text)
+    print(made.summary, file=sys.stderr)
+    if not is_sealed_by_kernel():
+        print(
+            "this system's kernel refuses nothing: C libraries of the handler could connect or write.", file=sys.stderr
+        )
 
 
 def _read_from_database(desk: "DeadLetterService", named: str) -> LetterView:

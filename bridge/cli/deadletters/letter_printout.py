@@ -327,6 +327,7 @@ def list_next_commands(letter: LetterView) -> list[str]:
         case LetterStatus.OPEN:
             found = [f"bridge deadletters replay {it.id} --wait", f"bridge deadletters edit {it.id}"]
             found.append(f'bridge deadletters discard {it.id} --why "…"')
+            found.append(f"bridge deadletters show {it.id} --pytest")
             return [*found, mine, f"bridge deadletters fixed {it.group} VERSION"]
         case LetterStatus.REPLAYING if letter.is_unknown:
             place = f"bridge find {it.topic}-{it.partition}-{it.offset}"
