@@ -33,6 +33,7 @@ from bridge.console.template_filters import format_duration
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
 from bridge.deadletters.masking.letter_mask import LetterMasks
+from bridge.deadletters.model.failure_group import describe_cause
 from bridge.deadletters.model.letter_view import LetterView
 from bridge.errors import ConsoleRefused, how_to_install
 from bridge.formats.attempt_history import AttemptNote
@@ -93,6 +94,7 @@ def _build_environment() -> Environment:
         template_filters.octets,
         template_filters.copied,
         template_filters.commands,
+        describe_cause,
         template_filters.terminal,
     )
     made.filters |= {each.__name__: each for each in filters}

@@ -9,6 +9,7 @@ from starlette.datastructures import QueryParams
 
 from bridge.deadletters.model.filter_syntax import FLAG, parse_number
 from bridge.deadletters.model.letter_filter import FILTER_FIELDS, LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import FilterFault
 
 #: The choice that does not restrict a list, and the fields that have it.
@@ -45,20 +46,34 @@ def build_address(path: str, query: QueryParams, **other: str) -> str:
 
 
 def read_chosen_filter(form: QueryParams) -> LetterFilter:
-    """Return a filter for the letters that a form of the list means: the ticked ones, or all that match.
+    """Return a filter for the letters that a form of a list means: the ticked ones, or all that match.
 
-    `scope` is "ids" or "filter"; `ids` is repeated for each letter, or comma-separated; the filter's own fields are
-    named as in its address.
+    `scope` is "ids", "groups" or "filter"; `ids` is repeated for each letter, or comma-separated; `group` is repeated
+    for each group; the filter's own fields are named as in its address.
 
     Raises:
         FilterFault: a field is malformed, or nothing is ticked.
     """
+    if form.get("scope") == "groups":
+        return LetterFilter(groups=read_group_ids(form), statuses=(LetterStatus.OPEN,))
     if form.get("scope") == "filter":
         return read_filter(form)
     ids = [number.strip() for text in form.getlist("ids") for number in text.split(",") if number.strip()]
     if not ids:
         raise FilterFault("No letter is ticked: tick some, or choose all that match.")
     return LetterFilter(ids=tuple(map(parse_number, ids)))
+
+
+def read_group_ids(form: QueryParams) -> tuple[int, ...]:
+    """Return the groups that are ticked in a list.
+
+    Raises:
+        FilterFault: none is ticked, or one is no number.
+    """
+    ids = [text for text in form.getlist("group") if text]
+    if not ids:
+        raise FilterFault("No group is ticked: tick some.")
+    return tuple(dict.fromkeys(map(parse_number, ids)))
 
 
 def list_filter_fields(query: QueryParams) -> list[tuple[str, str]]:

@@ -178,3 +178,19 @@ def test_long_names_of_handlers_push_nothing_out_of_sight(window, lies, address)
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         found[width] = [*page.evaluate(CUT), *([f"{wide} px too wide"] if wide > 0 else [])]
     assert {width: each for width, each in found.items() if each} == {}
+
+
+#: Panels whose content is wider than they are.
+SIDEWAYS: Final = """() => [...document.querySelectorAll(".panel")].filter(
+  each => each.scrollWidth > each.clientWidth + 1).map(each => each.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize("address", ["/", "/groups"])
+def test_states_and_actions_are_in_view_at_every_width(window, address):
+    page = window().page(address)
+    page.evaluate(LONG)
+    found = {}
+    for width in (360, 600, 768, 960, 961, 1024, 1100, 1101, 1240, 1440, 1920):
+        page.set_viewport_size({"width": width, "height": 844})
+        found[width] = [*page.evaluate(CUT), *page.evaluate(SIDEWAYS)]
+    assert {width: each for width, each in found.items() if each} == {}

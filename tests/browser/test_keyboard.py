@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bridge.deadletters.model.bulk_plan import PlanState
-from tests.browser.incident import CHARGE, totals
+from tests.browser.incident import CHARGE, mail, totals
 from tests.browser.window import until
 from tests.web.site import PASSWORD
 
@@ -169,3 +169,26 @@ def test_a_theme_that_is_chosen_holds_on_the_next_page(window):
     page.locator("#theme").get_by_role("button", name="As the system").press("Enter")
     page.reload()
     assert page.locator("html").get_attribute("data-theme") is None
+
+
+def test_several_groups_are_ticked_and_planned_by_keys(shop, opens):
+    shop.record([*list(totals(shop))[:3], *list(mail(shop))[:2]])
+    page = opens(shop, shop.console()).page("/groups")
+    for key in ("j", "x", "j", "x"):
+        page.keyboard.press(key)
+    assert page.locator("#ticked").inner_text() == "2"
+    page.keyboard.press("r")
+    assert "Plan a replay" in page.evaluate(FOCUSED)
+    assert page.evaluate(VISIBLE)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/plans/*")
+    assert "Replay 5 letters?" in page.locator("h1").inner_text()
+
+
+def test_what_is_folded_on_the_overview_is_unfolded_by_keys(window):
+    page = window().page("/")
+    parked = page.locator("details.parked").first
+    parked.locator("summary").focus()
+    assert page.evaluate(VISIBLE)
+    page.keyboard.press("Enter")
+    assert parked.locator("dt").first.is_visible()

@@ -2,7 +2,12 @@
 
 import pytest
 
-from bridge.deadletters.model.failure_group import FailureGroup, compute_cause_fingerprint, normalise_message
+from bridge.deadletters.model.failure_group import (
+    FailureGroup,
+    compute_cause_fingerprint,
+    describe_cause,
+    normalise_message,
+)
 from bridge.deadletters.model.failure_location import CHAINED
 
 GROUP = FailureGroup("shop.handlers.charge", "shop.errors.PaymentFailed", "shop/bank.py:pay")
@@ -74,6 +79,37 @@ def test_the_line_and_the_chain_of_java_tell_causes_apart():
 )
 def test_what_varies_in_a_message_is_replaced(message, found):
     assert normalise_message(message) == found
+
+
+PYDANTIC = """\
+2 validation errors for Order
+total
+  Input should be a valid number [type=float_type, input_value={}, input_type=dict]
+    For further information visit https://errors.pydantic.dev/2.12/v/float_type
+lines.0.price
+  Field required [type=missing, input_value={}, input_type=dict]
+    For further information visit https://errors.pydantic.dev/2.12/v/missing"""
+
+
+def test_the_value_that_pydantic_refuses_is_no_part_of_the_cause():
+    found = {
+        normalise_message(PYDANTIC.replace("{}", value)) for value in ("{'a': 1}", "[2, {'b'...: None}]", "Order(1)")
+    }
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("2 fault(s) in the value: a: Field required; b.0: Too short", "a: Field required; b.0: Too short"),
+        (PYDANTIC, "total: Input should be a valid number; lines.0.price: Field required"),
+        ("1 validation error for nothing", "1 validation error for nothing"),
+        ("no answer\n within 5 s", "no answer within 5 s"),
+        ("", ""),
+    ],
+)
+def test_a_cause_is_described_by_the_fields_that_do_not_validate_else_by_the_message(message, found):
+    assert describe_cause(message) == found
 
 
 @pytest.mark.parametrize("traceback", ["", "\n\n", "no traceback", "Caused by: \n", 'File "', "\x1am"])

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 
 from bridge.console.console import Console
 from bridge.console.pages import charts
@@ -60,7 +60,7 @@ def groups(console: Console) -> list[int]:
 def test_groups_with_open_letters_are_listed_with_their_picture_and_what_to_do_next(ann, groups):
     page = ann.get("/groups").text
     assert "1 group with open letters" in page
-    for words in ("Declined", "orders/bank.py:pay", "1, 2", "most 7", "See the failure below", "There is no Redis"):
+    for words in ("Declined", "orders/bank.py:pay", "1, 2", "See the failure below", "There is no Redis"):
         assert words in page, words
     assert page.count("<rect x=") == 2
     assert "Failures an hour: none before, then 0, 0, 0, 3, 0, 7" in page
@@ -96,8 +96,172 @@ def test_of_many_groups_a_page_is_shown_and_each_is_on_one_page(console, ann, mo
     assert len(set(chain(*seen))) == 7
     (back,) = re.findall(r'<a href="([^"]+)" rel="prev">', page)
     assert ids(ann.get(unescape(back)).text) == seen[1]
-    for address in ("/groups?before=0-0-0", "/groups?before=nothing"):
+
+
+@pytest.fixture
+def sorted_groups(console):
+    """Three, whose order differs by each thing that a list may be ordered by."""
+    now = console.clock()
+    with console.desk.database.writing() as connection:
+        for name, count, first, last in (("b.Beta", 3, 9, 1), ("c.Alpha", 1, 5, 3), ("a.Gamma", 2, 7, 5)):
+            of = rows.kind(connection, HANDLER, error_class=name, place=f"{name}.py:step")
+            for offset in range(count):
+                rows.letter(connection, of, 10 * first + offset, failed_at=now - last * HOUR)
+            times = {"first_at": now - first * HOUR, "last_at": now - last * HOUR}
+            its = tables.groups.c.id == rows.group_of(connection, of)
+            connection.execute(update(tables.groups).where(its).values(times))
+
+
+def names(page: str) -> list[str]:
+    return re.findall(r'<a href="/groups/\d+"><b><bdi>(\w+)</bdi></b>', page)
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("open", ["Beta", "Gamma", "Alpha"]),
+        ("count", ["Beta", "Gamma", "Alpha"]),
+        ("newest", ["Beta", "Alpha", "Gamma"]),
+        ("first", ["Alpha", "Gamma", "Beta"]),
+        ("name", ["Alpha", "Beta", "Gamma"]),
+        ("nonsense", ["Beta", "Gamma", "Alpha"]),
+    ],
+)
+def test_groups_are_sorted_by_what_somebody_asks_for_on_all_pages(ann, sorted_groups, monkeypatch, sort, expected):
+    page = ann.get(f"/groups?sort={sort}").text
+    assert names(page) == expected
+    assert page.count("aria-sort=") == 1
+    monkeypatch.setattr(pages, "LIST_ROWS", 1)
+    address, seen = f"/groups?sort={sort}", []
+    while address:
+        page = ann.get(address).text
+        seen += names(page)
+        following = re.search(r'<a href="([^"]+)" rel="next">', page)
+        address = unescape(following.group(1)) if following else ""
+    assert seen == expected
+
+
+@pytest.mark.parametrize("before", ["0-0-0", "nothing", "[", "[1]", '["a",1]', "[" * 3_000, "[true,1,2]"])
+def test_a_position_that_is_none_is_the_beginning(ann, sorted_groups, before):
+    assert names(ann.get(f"/groups?before={before}").text) == ["Beta", "Gamma", "Alpha"]
+
+
+def test_a_search_finds_groups_by_words_of_handler_exception_and_place(ann, sorted_groups):
+    assert names(ann.get("/groups?place=ALPHA").text) == ["Alpha"]
+    assert names(ann.get("/groups?place=charge+gamma.py").text) == ["Gamma"]
+    assert names(ann.get("/groups?place=charge+nowhere").text) == []
+
+
+def faults(console, messages, **other):
+    """A group with a cause for each message, the first with most open letters."""
+    with console.desk.database.writing() as connection:
+        for number, message in enumerate(messages):
+            of = rows.kind(connection, HANDLER, error_class="tasks.errors.Undecodable", cause=f"c{number}", **other)
+            for offset in range(len(messages) - number):
+                rows.letter(connection, of, 100 * number + offset, error_message=message)
+        return rows.group_of(connection, of)
+
+
+def test_causes_are_rows_below_their_group_named_by_what_differs(console, ann):
+    group = faults(
+        console,
+        [
+            "2 fault(s) in the value: total: Field required; lines.0.price: Input should be a valid number",
+            "JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+            "1 fault(s) in the value: currency: Field required",
+            "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
+        ],
+    )
+    page = ann.get("/groups").text
+    causes = re.findall(r'<tr role="row" class="cause">(.*?)</tr>', page, re.S)
+    shown = [unescape(re.sub(r"<[^>]+>", " ", each)) for each in causes]
+    assert [each.split("  ")[0].strip() or each.strip() for each in map(str.strip, shown)] == [
+        "total: Field required; lines.0.price: Input should be a valid number",
+        "JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        "currency: Field required",
+    ]
+    for number in range(3):
+        assert f'<a href="/letters?group={group}&amp;cause=c{number}&amp;status=open">' in causes[number]
+    assert f'<a href="/groups/{group}#h-causes">1 more cause</a>' in causes[2]
+    listed = ann.get(f"/letters?group={group}&cause=c2&status=open").text
+    assert "2 letters match" in listed
+
+
+def test_a_group_with_one_cause_has_no_rows_below_it(ann, groups):
+    assert 'class="cause"' not in ann.get("/groups").text
+
+
+def test_a_list_of_groups_reads_the_database_as_often_for_many_as_for_few(console, ann):
+    def count(address):
+        asked = []
+        event.listen(console.desk.database._engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
         assert ann.get(address).status_code == 200
+        return len(asked)
+
+    faults(console, ["a", "b"], place="one")
+    few = count("/groups")
+    for number in range(30):
+        faults(console, ["a", "b"], place=f"place {number}")
+    # Each call adds a listener that counts for itself.
+    assert count("/groups") == few
+
+
+def test_several_groups_are_replayed_or_discarded_by_one_plan_of_all_their_open_letters(console, ann, sorted_groups):
+    first, _, third = ids(ann.get("/groups?sort=name").text)
+    form = ann.form("/groups", "/plans/new") | {"group": [first, third]}
+    for what, number in (("replay", 1), ("discard", 2)):
+        made = ann.post("/plans/new", **form | {"once": what}, what=what)
+        assert made.headers["location"] == f"/plans/{number}"
+        plan = console.desk.plans.one(number)
+        assert (plan.asked["groups"], plan.asked["statuses"]) == ([int(first), int(third)], ["open"])
+        assert plan.counts.letters == 3
+    edit = ann.post("/plans/new", **form | {"once": "3"}, what="patch")
+    assert edit.headers["location"] == f"/plans/patch?group={first}&group={third}&status=open"
+
+
+@pytest.mark.parametrize("what", ["replay", "discard", "patch", "fixed"])
+def test_without_a_ticked_group_nothing_is_meant(console, ann, sorted_groups, what):
+    answer = ann.post("/plans/new", **ann.form("/groups", "/plans/new"), what=what)
+    assert answer.status_code == 400
+    assert "No group is ticked" in answer.text
+    assert console.desk.plans.latest() == []
+
+
+def test_several_groups_are_marked_as_fixed_in_one_version_once(console, ann, sorted_groups):
+    first, second, third = ids(ann.get("/groups?sort=name").text)
+    form = ann.form("/groups", "/plans/new") | {"group": [first, second]}
+    there = ann.post("/plans/new", **form, what="fixed").headers["location"]
+    assert there == f"/groups/fixed?group={first}&group={second}"
+    marking = ann.form(there, "/groups/fixed") | {"group": [first, second]}
+    for _ in range(2):
+        assert (
+            ann.post("/groups/fixed", **marking, version="1.5.0").headers["location"] == "/groups?show=marked+as+fixed"
+        )
+    marked = [console.desk.groups.one(int(each)) for each in (first, second, third)]
+    assert [(each.fixed_in, each.fixed_by) for each in marked] == [("1.5.0", "ann")] * 2 + [(None, None)]
+    assert [act.what for act in console.desk.notes.of_group(int(first))] == ["fixed"]
+
+
+def test_of_several_groups_none_is_marked_where_one_has_changed_since(console, ann, sorted_groups):
+    first, second, _ = ids(ann.get("/groups?sort=name").text)
+    there = f"/groups/fixed?group={first}&group={second}"
+    marking = ann.form(there, "/groups/fixed") | {"group": [first, second]}
+    console.desk.groups.fixed(int(second), "1.4.9", "bob")
+    answer = ann.post("/groups/fixed", **marking, version="1.5.0")
+    assert answer.status_code == 409
+    assert f"Group {second}: bob has marked it as fixed in 1.4.9" in answer.text
+    assert 'value="1.5.0"' in answer.text
+    assert console.desk.groups.one(int(first)).fixed_in is None
+    assert ann.post("/groups/fixed", **marking | {f"act-{second}": ""}, version=" ").status_code in (400, 409)
+    assert ann.get("/groups/fixed").status_code == 400
+    assert ann.get("/groups/fixed?group=999").status_code == 404
+
+
+def test_a_viewer_has_nothing_to_tick(console, sorted_groups):
+    page = Person(console, "eve", Role.VIEWER).get("/groups").text
+    assert "checkbox" not in page
+    assert "/plans/new" not in page
+    assert "need the role operator" in page
 
 
 def ids(page: str) -> list[str]:

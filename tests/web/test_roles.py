@@ -29,6 +29,8 @@ ROLES = {
     "GET /groups": Role.VIEWER,
     "GET /groups/{id:int}": Role.VIEWER,
     "GET /groups/{id:int}/common": Role.VIEWER,
+    "GET /groups/fixed": Role.OPERATOR,
+    "POST /groups/fixed": Role.OPERATOR,
     "GET /groups/{id:int}/fixed": Role.OPERATOR,
     "POST /groups/{id:int}/fixed": Role.OPERATOR,
     "POST /groups/{id:int}/not-fixed": Role.OPERATOR,

@@ -1,9 +1,10 @@
 """The pages of failure groups: the list, one group, common properties, fixed version, notes."""
 
-import re
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -21,71 +22,132 @@ from bridge.deadletters.inspection.failure_groups import (
     RankedGroup,
     explain_group_change,
 )
-from bridge.deadletters.inspection.group_details import replace_newest_letters
+from bridge.deadletters.inspection.group_details import GroupCause, replace_newest_letters
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.errors import FilterFault, GroupChanged
+from bridge.errors import FilterFault, GroupChanged, NoSuchGroup
 
 #: The groups of a page.
 LIST_ROWS: Final = 50
-#: The position of a group in the list.
-_LIST_PLACE: Final = re.compile("([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})")
+#: The causes of a group in the list; the others are counted.
+LIST_CAUSES: Final = 3
 #: The choices of groups to show.
 GROUP_FILTERS: Final = ("with open letters", "all", "marked as fixed", "come back")
+#: The orders of the list, in words; the first one is the default.
+GROUP_SORTS: Final = {
+    GroupOrder.OPEN: "most open letters",
+    GroupOrder.NEED: "most urgent",
+    GroupOrder.COUNT: "most letters ever",
+    GroupOrder.NEWEST: "last seen",
+    GroupOrder.FIRST: "first seen, the latest first",
+    GroupOrder.NAME: "name",
+}
 
 
 def list_groups(request: Request) -> Response:
     """List the groups that match a filter, by default those with open letters, most open letters first."""
     here, query = console.get_console(request), request.query_params
-    show = query.get("show", GROUP_FILTERS[0])
+    show, order = query.get("show", GROUP_FILTERS[0]), _read_order(query.get("sort", ""))
     given = console.get_masks(request).check(filter_address.read_filter(query))
     wanted = replace(given, statuses=(LetterStatus.OPEN,)) if show == GROUP_FILTERS[0] and not given.statuses else given
-    place = query.get("place", "")
-    found = [each for each in here.desk.groups.ranked(wanted, GroupOrder.OPEN) if _is_shown(each, show, place)]
-    first, some = _select_page(found, query.get("before"))
-    stand = here.desk.standings.read_standings(here.desk.groups.read_groups([each.id for each in some]))
+    words = query.get("place", "").lower().split()
+    found = [each for each in here.desk.groups.ranked(wanted, order) if _is_shown(each, show, words)]
+    first, some = _select_page(found, order, query.get("before"))
+    ids = [each.id for each in some]
+    stand = here.desk.standings.read_standings(here.desk.groups.read_groups(ids))
     return here.page(
         request,
         "groups.html",
         not_recorded=here.recorders().said(),
         stand=stand.groups,
+        causes=_list_causes(request, ids),
         count=len(found),
         first=first,
-        before=_build_page_address(query, found, first - LIST_ROWS) if first else None,
-        after=_build_page_address(query, found, first + LIST_ROWS) if first + LIST_ROWS < len(found) else None,
+        before=_build_page_address(query, found, order, first - LIST_ROWS) if first else None,
+        after=_build_page_address(query, found, order, first + LIST_ROWS) if first + LIST_ROWS < len(found) else None,
         trouble=stand.trouble,
         show=show,
         shows=GROUP_FILTERS,
+        order=order,
+        sorts={
+            each: (words, filter_address.build_address("/groups", query, sort=each, before=""))
+            for each, words in GROUP_SORTS.items()
+        },
         query=query,
         charts=charts,
         command=filter_address.build_command("groups", query),
     )
 
 
-def _select_page(found: Sequence[RankedGroup], before: str | None) -> tuple[int, Sequence[RankedGroup]]:
+def _read_order(text: str) -> GroupOrder:
+    return next((order for order in GROUP_SORTS if order == text), GroupOrder.OPEN)
+
+
+class ListedCauses(NamedTuple):
+    """The causes of a group in the list.
+
+    Attributes:
+        total: of all its causes.
+    """
+
+    shown: tuple[GroupCause, ...]
+    total: int
+
+
+def _list_causes(request: Request, ids: Sequence[int]) -> dict[int, ListedCauses]:
+    """Return the causes of each group that has several, with the fields masked that the user may not see."""
+    desk = console.get_console(request).desk
+    several = {id_: causes for id_, causes in desk.causes.read_causes(ids).items() if len(causes) > 1}
+    shown = [(id_, cause) for id_, causes in several.items() for cause in causes[:LIST_CAUSES]]
+    lines = desk.lists(console.get_masks(request)).lines(cause.newest for _, cause in shown)
+    masked = replace_newest_letters([cause for _, cause in shown], lines)
+    listed: dict[int, ListedCauses] = {}
+    for (id_, _), cause in zip(shown, masked, strict=True):
+        shown_before = listed[id_].shown if id_ in listed else ()
+        listed[id_] = ListedCauses((*shown_before, cause), len(several[id_]))
+    return listed
+
+
+def _select_page(
+    found: Sequence[RankedGroup], order: GroupOrder, before: str | None
+) -> tuple[int, Sequence[RankedGroup]]:
     """Return the number of groups before a page, and the groups of the page.
 
     Parameters:
         before: the position at which the previous page ended; that group may have moved or be gone.
     """
-    ends = _LIST_PLACE.fullmatch(before or "")
-    at = tuple(map(int, ends.groups())) if ends else None
-    first = 0 if at is None else sum(each.by(GroupOrder.OPEN) >= at for each in found)
+    at = _read_position(before or "", found, order)
+    if at is None:
+        return 0, found[:LIST_ROWS]
+    first = sum((each.by(order) <= at) if order.ascends else (each.by(order) >= at) for each in found)
     return first, found[first : first + LIST_ROWS]
 
 
-def _build_page_address(query: QueryParams, found: Sequence[RankedGroup], first: int) -> str:
+def _read_position(text: str, found: Sequence[RankedGroup], order: GroupOrder) -> tuple[int | str, ...] | None:
+    """Return a position in the list; `None` if the text is none of this order."""
+    try:
+        position = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not found or not isinstance(position, list):
+        return None
+    kinds = [type(part) for part in found[0].by(order)]
+    return tuple(position) if [type(part) for part in position] == kinds else None
+
+
+def _build_page_address(query: QueryParams, found: Sequence[RankedGroup], order: GroupOrder, first: int) -> str:
     """Return the address of the page after so many groups."""
-    place = "-".join(map(str, found[first - 1].by(GroupOrder.OPEN))) if first > 0 else ""
-    return filter_address.build_address("/groups", query, before=place)
+    position = json.dumps(found[first - 1].by(order), separators=(",", ":")) if first > 0 else ""
+    return filter_address.build_address("/groups", query, before=position)
 
 
-def _is_shown(group: RankedGroup, show: str, place: str) -> bool:
+def _is_shown(group: RankedGroup, show: str, words: Sequence[str]) -> bool:
     if show == "marked as fixed" and not group.is_fixed:
         return False
     if show == "come back" and not group.came_back:
         return False
-    return place.lower() in f"{group.error_class} {group.place}".lower()
+    text = f"{group.handler} {group.error_class} {group.place}".lower()
+    return all(word in text for word in words)
 
 
 def show_group(request: Request) -> Response:
@@ -149,6 +211,48 @@ def mark_fixed(request: Request) -> Response:
     except FilterFault as error:
         return _render_fixed_form(request, group, cause, 400, str(error), version)
     return there
+
+
+def show_fixed_groups(request: Request) -> Response:
+    """Show the form that marks several groups as fixed in a version."""
+    return _render_fixed_groups(request, filter_address.read_group_ids(request.query_params))
+
+
+def mark_groups_fixed(request: Request) -> Response:
+    """Mark several groups as fixed, all or none: a conflict shows the form again with what was typed."""
+    here, form, who = console.get_console(request), request.state.form, console.get_principal(request).name
+    ids, version = filter_address.read_group_ids(form), form.get("version", "").strip()
+    unmarked = [
+        group for group in here.desk.groups.read_groups(ids) if (group.fixed_in, group.fixed_by) != (version, who)
+    ]
+    changed = [group for group in unmarked if form.get(f"act-{group.id}", "") != build_group_version(group)]
+    try:
+        if changed:
+            raise GroupChanged(f"Group {changed[0].id}: {explain_group_change(changed[0])}")
+        here.desk.groups.fixed_together(unmarked, version, who)
+    except GroupChanged as error:
+        return _render_fixed_groups(request, ids, 409, str(error))
+    except FilterFault as error:
+        return _render_fixed_groups(request, ids, 400, str(error))
+    return RedirectResponse(f"/groups?{urlencode({'show': GROUP_FILTERS[2]})}", 303)
+
+
+def _render_fixed_groups(request: Request, ids: Sequence[int], status: int = 200, trouble: str = "") -> Response:
+    here = console.get_console(request)
+    stand = here.desk.standings.read_standings(here.desk.groups.read_groups(ids))
+    if not stand.groups:
+        raise NoSuchGroup("There is none of these groups any more: their letters were cleaned up after their end.")
+    return here.page(
+        request,
+        "fixed-groups.html",
+        status,
+        stand=stand.groups,
+        links=[f"group={each.group.id}" for each in stand.groups],
+        act=build_group_version,
+        trouble=trouble,
+        changed=status == 409,
+        versions=sorted({version for each in stand.groups for version in each.around.running if version}),
+    )
 
 
 def unmark_fixed(request: Request) -> Response:

@@ -154,6 +154,10 @@ PAGE_ROUTES: Final = (
     PageRoute("/audit", "POST", may.COUNT_TOPICS, audit_page.count_topics, waits=WaitKind.SERVERS),
     PageRoute("/audit/{topic}", "POST", may.COUNT_TOPICS, audit_page.count_topics, waits=WaitKind.SERVERS),
     PageRoute("/groups", "GET", may.VIEW, groups_page.list_groups, waits=WaitKind.STATUS),
+    PageRoute("/groups/fixed", "GET", may.MARK_GROUP_FIXED, groups_page.show_fixed_groups, waits=WaitKind.STATUS),
+    PageRoute(
+        "/groups/fixed", "POST", may.MARK_GROUP_FIXED, groups_page.mark_groups_fixed, "{from}", waits=WaitKind.STATUS
+    ),
     PageRoute("/groups/{id:int}", "GET", may.VIEW, groups_page.show_group, waits=WaitKind.STATUS),
     PageRoute("/groups/{id:int}/common", "GET", may.VIEW, groups_page.show_common, waits=WaitKind.SERVERS),
     PageRoute(

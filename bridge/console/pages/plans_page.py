@@ -25,6 +25,7 @@ from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.masked_edit import DifferencePage
 from bridge.deadletters.model.bulk_plan import NOT_BEGUN, BulkPlan, PlanKind, PlanState, preview_plan
 from bridge.deadletters.model.second_person import is_planner
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.plan_progress import PlanApproval, PlanProgress
 from bridge.deadletters.replay.plan_service import SENDS
 from bridge.errors import FilterFault, PlanChanged, PlanRefused
@@ -35,6 +36,8 @@ LIST_ROWS: Final = 50
 DRAFTED_ACTIONS: Final = (PlanKind.REPLAY, PlanKind.DISCARD, PlanKind.ARCHIVE)
 #: The value of a form that continues to the patch page, where the plan is made.
 PATCH_ACTION: Final = "patch"
+#: The value of a form of groups that continues to the page that marks them as fixed.
+FIXED_ACTION: Final = "fixed"
 
 
 def list_plans(request: Request) -> Response:
@@ -62,6 +65,9 @@ def draft_plan(request: Request) -> Response:
     what = form.get("what", "")
     if what == PATCH_ACTION:
         return RedirectResponse(filter_address.build_address("/plans/patch", _read_selection(form)), 303)
+    if what == FIXED_ACTION:
+        groups = [("group", str(id_)) for id_ in filter_address.read_group_ids(form)]
+        return RedirectResponse(filter_address.build_address("/groups/fixed", QueryParams(groups)), 303)
     if what not in DRAFTED_ACTIONS:
         raise FilterFault(f"{what!r} is nothing that is done with letters here: {', '.join(DRAFTED_ACTIONS)}.")
     desk = console.get_console(request).desk
@@ -81,8 +87,11 @@ def _read_selection(form: QueryParams) -> QueryParams:
         FilterFault: a field is malformed, or nothing is ticked.
     """
     meant_ = filter_address.read_chosen_filter(form)
+    if form.get("scope") == "filter":
+        return QueryParams(filter_address.list_filter_fields(form))
     ticked = [("id", str(id_)) for id_ in meant_.ids]
-    return QueryParams(filter_address.list_filter_fields(form) if form.get("scope") == "filter" else ticked)
+    of_groups = [*(("group", str(id_)) for id_ in meant_.groups), ("status", str(LetterStatus.OPEN))]
+    return QueryParams(of_groups if meant_.groups else ticked)
 
 
 def _get_sort_key(plan: BulkPlan) -> tuple[int, int]:

@@ -155,14 +155,19 @@ def _read_by_group(connection: Connection, asked: Select[Any]) -> dict[int, list
     return found
 
 
+#: The columns of a group that an order or a search needs.
+_RANKED_COLUMNS: Final = ("id", "handler", "error_class", "place", "first_at", "last_at")
+
+
 def read_ranking_rows(connection: Connection, filter_: LetterFilter) -> Sequence[Row[Any]]:
-    """Return, for each group that has letters of a filter, its name and how many of its letters are open."""
+    """Return, for each group that has letters of a filter, its name, and how many letters it has and has open."""
     opened = func.sum(case((tallies.c.status == LetterStatus.OPEN, tallies.c.count), else_=0)).label("open")
-    counted = select(kinds.c.group_id, opened).join(tallies, tallies.c.kind_id == kinds.c.id)
+    total = func.sum(tallies.c.count).label("letters")
+    counted = select(kinds.c.group_id, opened, total).join(tallies, tallies.c.kind_id == kinds.c.id)
     counts = counted.group_by(kinds.c.group_id).subquery()
-    columns: list[ColumnElement[Any]] = [*(groups.c[name] for name in ("id", "error_class", "place", "last_at"))]
+    columns: list[ColumnElement[Any]] = [*(groups.c[name] for name in _RANKED_COLUMNS)]
     marked = (_marked("fixed_in").label("is_fixed"), _marked("regressed_at").label("came_back"))
-    columns += [*marked, counts.c.open]
+    columns += [*marked, counts.c.open, counts.c.letters]
     found = select(*columns)
     found = found.join(counts, counts.c.group_id == groups.c.id).where(*build_group_conditions(filter_))
     return connection.execute(found).all()

@@ -30,33 +30,54 @@ class GroupOrder(StrEnum):
     NEED = "need"
     """The most urgent first: growing groups, regressions, then the most open letters."""
     NEWEST = "newest"
+    """The last seen first."""
     OPEN = "open"
+    COUNT = "count"
+    """The most letters first, of any status."""
+    FIRST = "first"
+    """The latest first failure first: what is new."""
+    NAME = "name"
+
+    @property
+    def ascends(self) -> bool:
+        """Return whether the smallest key comes first."""
+        return self is GroupOrder.NAME
 
 
 class RankedGroup(NamedTuple):
-    """A group with its sort keys; the largest comes first.
+    """A group with its sort keys.
 
     Attributes:
         grows: failures since it grows; 0: it does not grow, or no letter of it is open.
         came_back: whether it failed again in the version in which it was fixed.
-        last_at: ms since the epoch.
+        letters: its letters of any status.
+        first_at, last_at: ms since the epoch.
     """
 
     id: int
+    handler: str
     error_class: str
     place: str
     open: int
+    letters: int
+    first_at: int
     last_at: int
     is_fixed: bool
     came_back: bool
     grows: int
 
-    def by(self, order: GroupOrder) -> tuple[int, ...]:
+    def by(self, order: GroupOrder) -> tuple[int | str, ...]:
         """Return the unique sort key for an order."""
+        if order is GroupOrder.NAME:
+            return self.error_class.rpartition(".")[2].casefold(), self.handler, self.place, self.id
         if order is GroupOrder.NEWEST:
             return self.last_at, self.id
+        if order is GroupOrder.FIRST:
+            return self.first_at, self.id
         if order is GroupOrder.OPEN:
             return self.open, self.last_at, self.id
+        if order is GroupOrder.COUNT:
+            return self.letters, self.last_at, self.id
         return self.grows, self.came_back and self.open > 0, self.open, self.last_at, self.id
 
 
@@ -171,7 +192,8 @@ class FailureGroups:
         """
         _require_group_filter(filter_)
         with self.database.reading() as connection:
-            return sorted(self._found(connection, filter_), key=lambda each: _rank_group(each).by(order), reverse=True)
+            found = self._found(connection, filter_)
+        return sorted(found, key=lambda each: _rank_group(each).by(order), reverse=not order.ascends)
 
     def ranked(self, filter_: LetterFilter = ALL_LETTERS, order: GroupOrder = GroupOrder.NEED) -> list[RankedGroup]:
         """Return the sort keys of the same groups in the same order; `of` returns the groups of a page.
@@ -187,9 +209,8 @@ class FailureGroups:
                 if order is GroupOrder.NEED
                 else {}
             )
-        return sorted(
-            (_build_ranked_row(row, grow.get(row.id, 0)) for row in rows), key=lambda each: each.by(order), reverse=True
-        )
+        ranked = (_build_ranked_row(row, grow.get(row.id, 0)) for row in rows)
+        return sorted(ranked, key=lambda each: each.by(order), reverse=not order.ascends)
 
     def read_groups(self, ids: Sequence[int]) -> list[GroupState]:
         """Return groups by id, in this order, without those that have no letters any more."""
@@ -230,8 +251,7 @@ class FailureGroups:
             NoSuchGroup: there is no such group, or it has no such cause.
             GroupChanged: its mark has changed, or it has failed again, since it was seen.
         """
-        if not version.strip():
-            raise FilterFault("In which version is it fixed? Name it as workers report theirs.")
+        _require_version(version)
         at = int(self.clock() * 1000)
         with self.database.writing() as connection:
             if cause is not None:
@@ -241,6 +261,25 @@ class FailureGroups:
             said = f"in {version}" if cause is None else f"cause {cause} in {version}"
             audit_rows.write_entry(connection, at, by, "fixed", said, group_id=id_)
             return self._one(connection, id_)
+
+    def fixed_together(self, seen: Sequence[GroupState], version: str, by: str) -> None:
+        """Mark groups as fixed in one version, all of them or none.
+
+        Parameters:
+            seen: the groups as the user saw them.
+
+        Raises:
+            FilterFault, NoSuchGroup, GroupChanged: as `fixed`.
+        """
+        _require_version(version)
+        at = int(self.clock() * 1000)
+        with self.database.writing() as connection:
+            # In one order for everybody: two people who mark the same groups do not wait for each other for ever.
+            for group in sorted(seen, key=lambda each: each.id):
+                if not group_rows.mark_fixed(connection, group.id, version, at, by, _read_marks(group)):
+                    now = self._one(connection, group.id)
+                    raise GroupChanged(f"Group {now.id}: {explain_group_change(now)}")
+                audit_rows.write_entry(connection, at, by, "fixed", f"in {version}", group_id=group.id)
 
     def not_fixed(self, id_: int, by: str, seen: GroupState | None = None, *, cause: str | None = None) -> GroupState:
         """Remove the mark of a group or a cause.
@@ -292,6 +331,11 @@ class FailureGroups:
         return [_build_group_state(row, found, now) for row in found.rows]
 
 
+def _require_version(version: str) -> None:
+    if not version.strip():
+        raise FilterFault("In which version is it fixed? Name it as workers report theirs.")
+
+
 def _read_marks(seen: GroupState | FixedCause | None) -> group_rows.GroupMarks | None:
     return None if seen is None else group_rows.GroupMarks(seen.fixed_in, seen.fixed_at, seen.regressed_at)
 
@@ -332,14 +376,15 @@ def _build_group_state(row: Any, found: group_rows.GroupRows, now: int) -> Group
 def _rank_group(group: GroupState) -> RankedGroup:
     grows = group.growth.failures if group.growth and group.open else 0
     fixed = group.fixed_in is not None or any(fix.fixed_in is not None for fix in group.cause_fixes)
-    return RankedGroup(
-        group.id, group.error_class, group.place, group.open, group.last_at, fixed, group.came_back, grows
-    )
+    own = (group.id, group.handler, group.error_class, group.place)
+    times = (group.first_at, group.last_at)
+    return RankedGroup(*own, group.open, group.count, *times, fixed, group.came_back, grows)
 
 
 def _build_ranked_row(row: Any, grows: int) -> RankedGroup:
     fixed, again = bool(row.is_fixed), bool(row.came_back)
-    return RankedGroup(row.id, row.error_class, row.place, int(row.open), row.last_at, fixed, again, grows)
+    own, times = (row.id, row.handler, row.error_class, row.place), (row.first_at, row.last_at)
+    return RankedGroup(*own, int(row.open), int(row.letters), *times, fixed, again, grows)
 
 
 def _require_group_filter(filter_: LetterFilter) -> None:

@@ -53,6 +53,8 @@ _LONGEST_CHAIN: Final = 8
 
 #: The variable parts of messages, in the order of their replacement.
 _VARYING: Final = (
+    # pydantic quotes the value that it refuses.
+    (re.compile(r"input_value=.*?, input_type=", re.DOTALL), "input_value=<value>, input_type="),
     (re.compile(r"\b[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\b", re.IGNORECASE), "<uuid>"),
     (re.compile(r"""(?<!\w)(?:'[^'\n]*'|"[^"\n]*"|`[^`\n]*`)(?!\w)"""), "<text>"),
     (re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"), "<address>"),
@@ -81,6 +83,22 @@ def normalise_message(message: str) -> str:
     for pattern, placeholder in _VARYING:
         text = pattern.sub(placeholder, text)
     return text.strip()[:_LONGEST_MESSAGE]
+
+
+#: What a handler's model refuses (tasks/declaration/value_codec.py), and what pydantic says by itself.
+_VALUE_FAULTS: Final = re.compile(r"[0-9]+ fault\(s\) in the value: ")
+_VALIDATION_ERRORS: Final = re.compile(r"[0-9]+ validation errors? for .+\n")
+_REFUSED_FIELD: Final = re.compile(r"^(\S.*)\n  (.+?)(?: \[type=.*)?$", re.MULTILINE)
+
+
+def describe_cause(message: str) -> str:
+    """Return a cause in a line, by the message of one of its failures: the fields that do not validate, and why; else
+    the message itself.
+    """
+    text = _VALUE_FAULTS.sub("", message[:_READ_OF_MESSAGE], count=1)
+    if (begin := _VALIDATION_ERRORS.match(text)) and (fields := _REFUSED_FIELD.findall(text, begin.end())):
+        text = "; ".join(f"{field}: {why}" for field, why in fields)
+    return " ".join(text.split())
 
 
 @lru_cache(maxsize=256)

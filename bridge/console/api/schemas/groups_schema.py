@@ -27,7 +27,7 @@ class GroupsQuery(PageQuery):
     origin: Words = []
     consumer_group: Words = []
     status: list[Status] = []
-    order: Literal["need", "newest", "open"] = "need"
+    order: Literal["need", "newest", "open", "count", "first", "name"] = "need"
 
 
 class CauseFix(ResponseModel):
