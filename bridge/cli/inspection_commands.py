@@ -170,9 +170,12 @@ def find(
     Example: bridge find orders-3-1234 --value --json
     """
     app, chosen, routes = load_app(context.obj, wrong=USAGE)
-    if chosen.ledger_url is None:
-        fail("there is no ledger, because the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
     where = parse_coordinates(record) if record is not None and not (topic or key or at) else None
+    if chosen.ledger_url is None:
+        if where is not None and value:
+            _print_content_alone(chosen, where, as_json)
+            return
+        fail("there is no ledger, because the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
     try:
         if where is not None:
             result = find_record(app, chosen, routes, *where)
@@ -193,6 +196,21 @@ def find(
     print_result(shown[0] if where else shown, as_json, lambda: _print_record_lines(result.data, contents))
     if result.unreadable:
         fail(describe_unread(result), NOT_FOUND)
+
+
+def _print_content_alone(settings: Settings, where: tuple[str, int, int], as_json: bool) -> None:
+    """Print a record with its content where no ledger knows its deliveries."""
+    print("there is no ledger, because the broker is no Redis: its deliveries are not known.", file=sys.stderr)
+    found = [{"record": dict(zip(("topic", "partition", "offset"), where, strict=True))}]
+    contents = _read_contents(settings, found)
+    if where not in contents:
+        raise typer.Exit(FAULTS)
+    content = contents[where][0]
+    key = None if content.key is None else content.key.decode("utf-8", "backslashreplace")
+    record = {**found[0]["record"], "key": key, "timestamp": content.timestamp}
+    shown: dict[str, Any] = {"record": record, "halted": None, "deliveries": []}
+    data = {**shown, **_describe_content(contents[where])}
+    print_result(data, as_json, lambda: _print_record_lines([shown], contents))
 
 
 def _find_in_topic(

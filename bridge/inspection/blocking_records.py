@@ -29,7 +29,10 @@ from bridge.settings import Settings, TopicSettings
 MOST_PARTITIONS: Final = 100
 SEARCHED: Final = PAGE
 SEARCHED_FOR_WAITING: Final = 1_000
-#: The most that is read of Kafka.
+#: The records of all partitions together that are read for those that wait, at least so many of each; and the most that
+#: is read of Kafka.
+READ_FOR_WAITING: Final = 5_000
+READ_AT_LEAST: Final = 50
 READ: Final = ReadLimits(records=20_000, bytes=50_000_000, seconds=5)
 #: The most lanes that are listed, and the offsets of each.
 MOST_LANES: Final = 20
@@ -219,7 +222,8 @@ def _read_contents(
 ) -> dict[int, list[RecordContent]]:
     """Return by partition the record that blocks it, and in an ordered topic some of those behind."""
     by_partition = {each.partition: each for each in extents}
-    many = SEARCHED_FOR_WAITING if chosen.order is not None else 1
+    share = max(READ_AT_LEAST, min(SEARCHED_FOR_WAITING, READ_FOR_WAITING // max(1, len(heads))))
+    many = 1 if chosen.order is None else share
     starts = {by_partition[number].place: offset for number, offset in heads.items()}
     ends = {place: min(by_partition[place[1]].end, start + many) for place, start in starts.items()}
     found: dict[int, list[RecordContent]] = {number: [] for number in heads}

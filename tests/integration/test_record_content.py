@@ -210,3 +210,15 @@ def test_a_broker_that_stops_is_said_while_a_page_is_open(mortal_stack: Stack, m
         answer = client.get(address)
         assert answer.status_code == 503
         assert "Kafka does not answer" in words(answer.text)
+
+
+def test_a_command_without_a_ledger_prints_the_content_alone(stack: Stack):
+    stack.make_topics("orders")
+    (place,) = stack.produce("orders", {"id": 1}, key=b"4711")
+    stack.environ |= {"CELERY_BROKER_URL": "amqp://localhost:1//", "LEDGER_URL": ""}
+    printed = command(stack, "find", place, "--value")
+    assert "its deliveries are not known" in printed
+    assert 'key: 4711\n  value:\n{"id": 1}' in printed
+    assert json_of(stack, "find", place, "--value")["deliveries"] == []
+    assert "is not written yet" in command(stack, "find", f"{stack.topic('orders')}-0-9", "--value", code=1)
+    assert "there is no ledger" in command(stack, "find", place, code=2)
