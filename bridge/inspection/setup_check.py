@@ -163,6 +163,13 @@ def find_unfit_quorum_queues(queues: Iterable[Queue]) -> Iterator[CheckFinding]:
                 "returned 21 times, for example by 21 killed workers. Leave the queue out of task_queues, or give it "
                 "queue_arguments={'x-queue-type': 'quorum', 'x-delivery-limit': 2147483647}.",
             )
+        if "x-consumer-timeout" not in arguments:
+            yield CheckFinding(
+                "warning",
+                f"the quorum queue {queue.name!r} has no x-consumer-timeout: RabbitMQ takes back a message that a worker holds "
+                "for longer than 30 minutes, and a handler that takes so long runs again without end. Leave the "
+                "queue out of task_queues, or add 'x-consumer-timeout': 2147483647 to its queue_arguments.",
+            )
         if queue.exchange.type == "direct":
             yield CheckFinding(
                 "warning",

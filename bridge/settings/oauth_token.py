@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -46,6 +47,10 @@ class OAuthToken(NamedTuple):
 
     def __repr__(self) -> str:
         return f"OAuthToken(expires={self.expires})"
+
+
+#: A JSON Web Token (RFC 7519): its header begins with `{"`.
+_WEB_TOKEN: Final = re.compile(r"eyJ[\w-]{6,}(\.[\w-]*){0,4}")
 
 
 class OAuthTokenSource:
@@ -153,9 +158,10 @@ class OAuthTokenSource:
         return OAuthToken(value, float(expires), principal, extensions)
 
     def _failed(self, why: str) -> TokenUnavailable:
-        # An exception's text may have the token that it is about.
+        # An exception's text may have the token that it is about, also one that was never given here.
         if self._token is not None:
             why = why.replace(self._token.value, "…")
+        why = _WEB_TOKEN.sub("…", why)
         return TokenUnavailable(f"{self.words} {why}. Without a token no client can log in to Kafka.")
 
 

@@ -220,6 +220,7 @@ def read_with_handlers(app: Celery, environ: Mapping[str, str], broken: Iterable
     faults = [*broken, *wrong, *lost, *settings_validation.find_unique_faults(chosen, routes)]
     faults += settings_validation.find_limit_faults(chosen, routes)
     faults += settings_validation.find_registry_faults(chosen, routes)
+    faults += settings_validation.find_queue_type_faults(app.conf.task_default_queue_type)
     if not routes.topics and not faults:
         faults.append(explain_no_handler(app, environ))
     return SettingsAndRoutes(chosen, routes, faults)

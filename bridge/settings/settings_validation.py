@@ -508,6 +508,17 @@ def find_unique_faults(settings: Settings, routes: Routes) -> list[str]:
     ]
 
 
+#: The types of queues that RabbitMQ has for tasks, by the word of Celery's setting; `None`: its default, classic.
+QUEUE_TYPES: Final = (None, "classic", "quorum")
+
+
+def find_queue_type_faults(kind: object) -> list[str]:
+    """Return a fault for a type of queue that there is not: Celery would declare classic queues without a word."""
+    if kind in QUEUE_TYPES:
+        return []
+    return [f"task_default_queue_type must be 'quorum' or 'classic'; it is {kind!r}."]
+
+
 def find_registry_faults(settings: Settings, routes: Routes) -> list[str]:
     """Return a fault for each handler whose codec asks a schema registry that no setting names."""
     if settings.registry is not None:

@@ -53,8 +53,13 @@ DEFAULTS: Final[dict[str, Any]] = {
 
 
 #: What a quorum queue of RabbitMQ is declared with. RabbitMQ 4 drops a message at its 21st delivery, also one that was
-#: only beside those that ended the workers; 3.x takes no -1 for "without a limit".
-QUORUM: Final[dict[str, Any]] = {"x-queue-type": "quorum", "x-delivery-limit": 2**31 - 1}
+#: only beside those that ended the workers; 3.x takes no -1 for "without a limit". It cancels a consumer that has not
+#: acknowledged a message for half an hour: Celery takes that for a lost connection and ends the run, which begins anew.
+QUORUM: Final[dict[str, Any]] = {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2**31 - 1,
+    "x-consumer-timeout": 2**31 - 1,
+}
 
 
 def make_quorum_queue(name: str) -> Queue:

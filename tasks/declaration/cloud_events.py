@@ -81,7 +81,8 @@ class CloudEvents(MessageCodec):
         except Undecodable:
             # The handler's own decoding says what is wrong, and what becomes of it.
             return None
-        return f"{event.get_source()} {event.get_id()}"
+        # A source and an id may have spaces: two lists of them are one text only if they are one list.
+        return json.dumps([event.get_source(), event.get_id()], ensure_ascii=False)
 
 
 def _list_attributes(record: Encoded) -> dict[str, bytes]:

@@ -159,6 +159,13 @@ def test_what_a_halted_topic_holds_back_holds_up_no_other_topic(world: World, tm
     world.all_settled("keyed")
 
 
+def test_what_runs_for_longer_than_rabbitmq_lets_a_consumer_hold_a_message_runs_once(world: World):
+    slow, *behind = world.stack.produce("orders", {"sleep": 9}, *({"n": n} for n in range(3)))
+    eventually(lambda: {slow, *behind} <= set(world.stack.done()), 40, "all are done")
+    begun = Counter(run.coordinates for run in world.stack.runs("orders") if run.outcome == "begun")
+    assert {begun[each] for each in (slow, *behind)} == {1}
+
+
 def test_what_fails_for_good_is_one_dead_letter(world: World):
     exhausted, permanent = world.stack.produce("orders", {"fail": 9}, {"dead": True})
     assert letters_of(world.stack, exhausted, permanent) == {exhausted: "exhausted", permanent: "permanent"}

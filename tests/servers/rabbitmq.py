@@ -42,7 +42,11 @@ class RabbitmqServer(Server):
     def __init__(self, root: str = "") -> None:
         super().__init__("rabbitmq")
         mapper = free_port()
-        (self.folder / "rabbitmq.conf").write_text("disk_free_limit.absolute = 50MB\nlog.console.level = warning\n")
+        # For a newer one a short time that a consumer may hold a message; it is looked at each second below.
+        timeout = "consumer_timeout = 5000\n" if root else ""
+        (self.folder / "rabbitmq.conf").write_text(
+            f"disk_free_limit.absolute = 50MB\nlog.console.level = warning\n{timeout}"
+        )
         environ = {
             "PATH": f"{root}/usr/lib/erlang/bin:{os.environ['PATH']}" if root else os.environ["PATH"],
             "HOME": str(self.folder),  # of Erlang's cookie
@@ -60,7 +64,7 @@ class RabbitmqServer(Server):
             "RABBITMQ_PID_FILE": str(self.folder / "pid"),
             # The script then becomes the server, instead of starting it beside itself.
             "RABBITMQ_ALLOW_INPUT": "true",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +S 1:1",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +S 1:1 -rabbit channel_tick_interval 1000",
         }
         self._environ = environ
         given = [f"{name}={value}" for name, value in environ.items()]

@@ -74,7 +74,7 @@ def test_what_is_no_event_is_undecodable_and_says_why(declared, sent, words):
 
 @pytest.mark.parametrize("sent", [message(b"{}", BINARY), message(STRUCTURED)])
 @pytest.mark.parametrize(
-    ("by", "name"), [("field:id", b"e-7"), ("field:source", b"/shop"), (CloudEvents().identify, b"/shop e-7")]
+    ("by", "name"), [("field:id", b"e-7"), ("field:source", b"/shop"), (CloudEvents().identify, b'["/shop", "e-7"]')]
 )
 def test_an_events_id_names_its_message_in_both_modes(declared, sent, by, name):
     assert declared(unique_by=by).find_unique_name(sent) == name
@@ -86,6 +86,14 @@ def test_a_header_names_a_binary_event(declared):
 
 def test_a_field_of_the_data_names_a_message(declared):
     assert declared(unique_by="field:data.order").find_unique_name(message(STRUCTURED)) == b"7"
+
+
+def test_sources_and_ids_with_spaces_name_two_events(declared):
+    def name(source, id_):
+        event = {**ATTRIBUTES, "source": source, "id": id_}
+        return declared(unique_by=CloudEvents().identify).find_unique_name(message(json.dumps(event).encode()))
+
+    assert name("a b", "c") != name("a", "b c")
 
 
 def test_what_is_no_event_has_no_name(declared):

@@ -62,6 +62,13 @@ def test_an_exception_of_the_function_is_said_with_its_line():
     assert "raised SystemExit" in fault(lambda _: exit(3))
 
 
+def test_a_token_in_the_text_of_an_error_is_not_repeated_though_it_was_never_given() -> None:
+    def token(_: str) -> Any:
+        raise ValueError(f"refused {SECRET} by the issuer")
+
+    assert "raised ValueError: refused … by the issuer" in fault(token)
+
+
 def test_a_function_that_hangs_is_waited_for_once_and_not_called_again(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(oauth_token, "CALL_WITHIN", 0.05)
     ended, calls = threading.Event(), []

@@ -159,3 +159,9 @@ def test_a_part_of_a_password_is_not_taken_for_the_name_of_a_broker(url: str):
 def test_a_broker_that_is_not_supported_is_a_fault_of_the_app():
     with Celery(broker="memory://", set_as_current=False) as app:
         assert any("'memory' is not supported" in fault for fault in settings_validation.find_celery_faults(app))
+
+
+@pytest.mark.parametrize(("kind", "count"), [(None, 0), ("classic", 0), ("quorum", 0), ("qourum", 1)])
+def test_a_type_of_queues_that_rabbitmq_has_not_is_a_fault(kind: str | None, count: int) -> None:
+    faults = settings_validation.find_queue_type_faults(kind)
+    assert faults == [f"task_default_queue_type must be 'quorum' or 'classic'; it is {kind!r}."] * count

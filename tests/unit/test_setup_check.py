@@ -15,6 +15,7 @@ from bridge.jobs.group_facts import GroupFacts
 from bridge.kafka.managed_topic import ManagedTopic, TopicKind
 from bridge.kafka.topic_survey import SurveyedTopic
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tasks.declaration.celery_defaults import QUORUM
 
 SETTINGS = Settings(FileSettings(), EnvironmentSettings(), "", {})
 ROUTES: Any = SimpleNamespace(topics=[], queues=[])
@@ -105,8 +106,11 @@ def test_a_quorum_queue_from_which_rabbitmq_drops_or_holds_up_deliveries_is_a_wa
     given = [
         Queue("classic", Exchange("classic", "direct")),
         Queue("bare", Exchange("bare", "direct"), queue_arguments=quorum),
-        Queue("whole", Exchange("whole", "topic"), queue_arguments={**quorum, "x-delivery-limit": 2147483647}),
+        Queue("whole", Exchange("whole", "topic"), queue_arguments=QUORUM),
     ]
     texts = [finding.text for finding in setup_check.find_unfit_quorum_queues(given)]
-    assert ["x-delivery-limit" in texts[0], "direct exchange" in texts[1], len(texts)] == [True, True, 2]
+    assert len(texts) == 3
+    assert ["x-delivery-limit" in texts[0], "x-consumer-timeout" in texts[1], "direct exchange" in texts[2]] == [
+        True
+    ] * 3
     assert all("the quorum queue 'bare'" in text for text in texts)

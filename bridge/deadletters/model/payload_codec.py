@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 
 from bridge.deadletters.model.letter_view import LetterView
 from bridge.deadletters.model.stored_letter import StoredLetter
-from bridge.errors import EditRefused, RegistryUnavailable, ValueUnfit
+from bridge.errors import EditRefused, RegistryUnavailable, SchemaPending, ValueUnfit
 from bridge.formats.delivery import Headers
 from bridge.formats.schema_frame import SchemaFrame, read_frame
 from bridge.formats.schema_registry import RegistryOptions, SchemaRegistry, ValueFormat
@@ -96,6 +96,9 @@ class PayloadCodec:
         try:
             found = self._registry.find_format(frame.schema)
         except RegistryUnavailable as error:
+            raise EditRefused(f"Its value is written by schema {frame.schema}, and {error}.") from None
+        except SchemaPending as error:
+            # Another server of the registry may know the schema: the bytes would go out without its frame.
             raise EditRefused(f"Its value is written by schema {frame.schema}, and {error}.") from None
         except ValueUnfit:
             # No schema is known: it is a value as any other.
