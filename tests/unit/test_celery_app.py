@@ -9,6 +9,7 @@ from celery import Celery
 
 from tasks.celery import make_app
 from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
+from tasks.declaration.celery_defaults import QUORUM
 from tasks.declaration.handler_declaration import declare_queue
 
 Make = Callable[..., Celery]
@@ -92,8 +93,7 @@ def test_quorum_queues_are_declared_so_that_retries_wait_in_rabbitmq_and_no_deli
     for name, key in (("shop", "shop"), ("shop.slow", "shop%2Eslow")):
         queue = app.amqp.queues[name]
         assert (queue.exchange.name, queue.exchange.type, queue.routing_key) == (name, "topic", key)
-        assert queue.queue_arguments["x-queue-type"] == "quorum"
-        assert queue.queue_arguments["x-delivery-limit"] == 2**31 - 1
+        assert queue.queue_arguments == QUORUM
 
 
 def test_queues_that_a_user_declares_stay_as_they_are(make: Make):
