@@ -167,8 +167,8 @@ def find_unfit_quorum_queues(queues: Iterable[Queue]) -> Iterator[CheckFinding]:
             yield CheckFinding(
                 "warning",
                 f"the quorum queue {queue.name!r} has no x-consumer-timeout: RabbitMQ takes back a message "
-                "that a worker holds for longer than 30 minutes, and a handler that takes so long runs again without end. Leave the "
-                "queue out of task_queues, or add 'x-consumer-timeout': 2147483647 to its queue_arguments.",
+                "that a worker holds for longer than 30 minutes, and a handler that takes so long never ends. "
+                "Leave the queue out of task_queues, or add 'x-consumer-timeout': 2147483647 to its queue_arguments.",
             )
         if queue.exchange.type == "direct":
             yield CheckFinding(
