@@ -172,6 +172,13 @@ def test_what_follows_from_a_server_that_does_not_answer_is_no_problem_of_its_ow
     assert text.count("2 bridges consume nothing.") == 1
 
 
+def test_a_server_is_one_problem_although_bridges_know_since_when_it_does_not_answer(page):
+    refused = "Kafka at k:9092 does not answer: refused. Start it."
+    since = "Kafka at k, since 2026-11-21 01:58:04 UTC (3 min):9092 does not answer: refused. Start it."
+    problem = Problem(since, "silent", "Kafka at k", lost=None)
+    assert words(page(problems=[problem], unanswered=[refused])).startswith("1 problem needs a person")
+
+
 def test_parked_records_are_one_number_that_unfolds_by_wait(page):
     found = page()
     (cell,) = re.findall(r'<td role="cell" class="num" data-l="Parked">(<details.*?</details>)', found, re.S)

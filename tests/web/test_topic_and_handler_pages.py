@@ -79,6 +79,20 @@ def test_a_topic_that_is_halted_says_so_and_offers_to_resume_it_to_who_may(page)
     assert "/resume" not in page(TOPIC, Role.VIEWER, halted=halted)
 
 
+def test_topic_and_handler_show_the_cause_with_what_follows_from_it_and_no_link_to_themselves(page):
+    fails = Problem("Every attempt of it fails.", "failing", "Every attempt fails", handler=HANDLER)
+    dying = Problem("The topic is paused.", "dying", "Topic 'orders' is paused", topic="orders")
+    other = Problem("x", "failing", "Another fails", handler="other.handler")
+    for path, address in ((ONE, TOPIC), (TOPIC, ONE)):
+        found = page(path, problems=[dying, fails, other])
+        notice = found[found.index('<div class="say is-bad">') : found.index("</details>")]
+        assert "Details and 1 consequence" in notice
+        assert "Another fails" not in found
+        shown = notice[: notice.index("<details")]
+        assert f'href="{address}"' in shown
+        assert f'href="{path}"' not in shown
+
+
 def test_a_handler_that_is_halted_alone_or_in_some_keys_says_so(page):
     halt = {"topic": "orders", "handler": HANDLER, "key": None, "since": SINCE, "by": "ann", "why": "it books twice"}
     keys = [{**halt, "key": key} for key in ("1", "2")]
