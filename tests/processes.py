@@ -21,7 +21,14 @@ import pytest
 import redis
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka import Message as Record
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.message_locations import everywhere
@@ -33,7 +40,8 @@ from tests.servers.server import Server
 
 __all__ = ["ROOT", "Process", "eventually", "forked", "from_nothing", "pytest_runtest_makereport"]
 #: TEST_GROUP_PROTOCOL=consumer lets all bridges and recorders join by the new protocol (KIP-848). Its times are the
-#: broker's: those of tests/servers/kafka.py are the same as these. What a test chooses instead has no effect then.
+#: broker's: those of tests/servers/kafka.py are the same as these. A session that a test chooses for a bridge is then
+#: the group's setting at the broker.
 PROTOCOL = {"KAFKA_GROUP_PROTOCOL": protocol} if (protocol := os.environ.get("TEST_GROUP_PROTOCOL")) else {}
 TIMES = {"KAFKA_SESSION_TIMEOUT_MS": "3000", "KAFKA_HEARTBEAT_INTERVAL_MS": "500"}
 #: Variables of the surroundings that would change what is tested.
@@ -170,6 +178,8 @@ class Stack:
     def bridge(self, *, wait: bool = True, **environ: Any) -> Served:
         """`python -m bridge`; with `wait`, until it consumes."""
         port = environ.setdefault("BRIDGE_HTTP_PORT", str(free_port()))
+        if PROTOCOL and environ.get("KAFKA_SESSION_TIMEOUT_MS"):
+            self._choose_session(environ["KAFKA_SESSION_TIMEOUT_MS"])
         bridge: Served = self.start("bridge", sys.executable, "-m", "bridge", kind=Served, **environ)
         bridge.port = int(port)
         if wait:
@@ -187,6 +197,14 @@ class Stack:
         if wait:
             worker.says(" ready.")
         return worker
+
+    def _choose_session(self, ms: str) -> None:
+        name = self.environ["BRIDGE_GROUP"]
+        chosen = ConfigEntry("consumer.session.timeout.ms", ms, incremental_operation=AlterConfigOpType.SET)
+        group = ConfigResource(ResourceType.GROUP, name, incremental_configs=[chosen])
+        admin = AdminClient({"bootstrap.servers": self.kafka, "log_level": 0})
+        for future in admin.incremental_alter_configs([group]).values():
+            future.result(30)
 
     @staticmethod
     def _still(process: Process) -> bool:
