@@ -1,5 +1,6 @@
 """The tokens of KAFKA_OAUTH_CB: a user's function gives them, and all Kafka clients of the process log in with them."""
 
+import inspect
 import logging
 import math
 import os
@@ -7,11 +8,12 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-from bridge.errors import TokenUnavailable
+from bridge.errors import SettingsError, TokenUnavailable
 from bridge.kafka.clients import RepeatFilter
 from bridge.settings.address_values import hide_passwords_in
 from bridge.settings.app_discovery import describe_import_error
@@ -169,6 +171,17 @@ def load_token_source(setting: str, name: str) -> OAuthTokenSource:
     """Return the source of tokens that a setting names as `module:function`.
 
     Raises:
-        SettingsError: there is no such function.
+        SettingsError: there is no such function, or it cannot be called as it must be.
     """
-    return OAuthTokenSource(setting, name, import_function(setting, name))
+    function = import_function(setting, name)
+    if inspect.iscoroutinefunction(function):
+        raise SettingsError([f"{setting}: {name} must be no async def: librdkafka waits for its answer in a thread."])
+    # A function written in C may have no signature.
+    with suppress(ValueError):
+        try:
+            inspect.signature(function).bind("")
+        except TypeError:
+            raise SettingsError(
+                [f"{setting}: {name} must take one argument, the text of sasl.oauthbearer.config."]
+            ) from None
+    return OAuthTokenSource(setting, name, function)

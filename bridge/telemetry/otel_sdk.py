@@ -66,7 +66,10 @@ def explain_no_export(environ: Mapping[str, str]) -> list[str]:
         ]
     protocols = {environ.get(name, "") for name in environ if name.endswith("_PROTOCOL") and "OTLP" in name}
     if "grpc" in protocols:
-        return ["environment: OTLP is sent as http/protobuf (port 4318), not as grpc: set OTEL_EXPORTER_OTLP_PROTOCOL."]
+        return [
+            "environment: OTLP is sent as http/protobuf (port 4318), not as grpc: set "
+            "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf."
+        ]
     return []
 
 

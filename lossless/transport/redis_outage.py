@@ -58,7 +58,8 @@ _REFUSING_STATES: tuple[tuple[type[Exception] | None, str, str], ...] = (
     (
         MasterNotFoundError,
         "No master found for",
-        "no Sentinel names a master that is up: wait for the failover, start the Sentinels, or correct the name",
+        "no Sentinel names a master that is up: wait for the failover, start the Sentinels, correct the master's name, "
+        "or give the Sentinels' own password (broker_transport_options['sentinel_kwargs'])",
     ),
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.errors import TokenUnavailable
+from bridge.errors import SettingsError, TokenUnavailable
 from bridge.kafka.clients import admin_client
 from bridge.settings import oauth_token
 from bridge.settings.oauth_token import OAuthTokenSource
@@ -173,3 +173,25 @@ def test_a_client_is_made_without_a_token_and_logs_in_once_the_function_gives_on
     assert given.wait(15)
     assert len(calls) == 2
     del admin
+
+
+async def _awaited(_: str) -> tuple[str, float]:
+    return SECRET, 0.0
+
+
+def _without_config() -> tuple[str, float]:
+    return SECRET, 0.0
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (_awaited, "must be no async def"),
+        (_without_config, "must take one argument, the text of sasl.oauthbearer.config"),
+    ],
+)
+def test_a_function_that_cannot_be_called_as_it_must_be_is_a_fault_of_the_settings(
+    function: Callable[..., Any], words: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"KAFKA_OAUTH_CB: .*{words}"):
+        oauth_token.load_token_source("KAFKA_OAUTH_CB", f"{__name__}:{function.__name__}")
