@@ -155,6 +155,8 @@ logger = logging.getLogger("bridge")
 MAX_FOUND_LETTERS: Final = 25
 #: The most that one search by key reads of Kafka; it can be continued.
 KEY_SEARCH: Final = ReadLimits(records=1_000_000, bytes=1_000_000_000, seconds=25)
+#: The most records of a key that one search finds.
+MAX_FOUND_RECORDS: Final = 200
 
 
 @dataclass
@@ -230,7 +232,9 @@ def _look_up_key(
         _ask_ledger(
             desk,
             answer,
-            lambda: find_records_by_key(desk.app, desk.settings, desk.routes, topic, text, KEY_SEARCH, below),
+            lambda: find_records_by_key(
+                desk.app, desk.settings, desk.routes, topic, text, KEY_SEARCH, below, MAX_FOUND_RECORDS
+            ),
             topic,
         )
     try:
@@ -282,8 +286,8 @@ def _ask_ledger(desk: DeadLetterService, answer: LookupAnswer, search: Callable[
         return
     answer.records = result.data
     answer.looked += _describe_searched(result, topic)
-    if result.limit:
-        left = {**result.below, **result.looked_from}
+    if result.looked_from:
+        left = {partition: result.looked_from.get(partition, first) for partition, (first, _) in result.kept.items()}
         answer.below = ",".join(f"{partition}:{offset}" for partition, offset in sorted(left.items()))
     if result.unreadable:
         answer.silent.append(describe_unread(result))

@@ -127,12 +127,14 @@ def find_records_by_key(
     key: str,
     limits: ReadLimits = UNLIMITED,
     below: Mapping[int, int] = MappingProxyType({}),
+    most: int | None = None,
 ) -> SearchResult:
     """Return every record with this key among the latest million of each partition, with its deliveries.
 
     Parameters:
         limits: of what is read; the latest records are read first.
         below: by partition the offset below which the search begins, to continue an earlier one.
+        most: the most records that are found; `None`: all.
 
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
@@ -145,12 +147,32 @@ def find_records_by_key(
     read: dict[tuple[int, int], Record | None] = {}
     with BackwardReader(settings, budget) as backwards:
         for window in backwards.read_windows(starts, ends, lambda record: record.key() == wanted):
-            read.update(((record.partition() or 0, record.offset() or 0), record) for record in window)
+            for record in window:
+                # Not needed, and there may be many.
+                record.set_value(None)
+                read[record.partition() or 0, record.offset() or 0] = record
+            if most is not None and len(read) >= most:
+                break
     reached = {each.partition: backwards.searched.get(each.place, starts[each.place]) for each in there}
+    limit = budget.reached if any(reached[number] > starts[topic, number] for number in reached) else ""
+    if most is not None and len(read) >= most:
+        limit = f"{most:,} records of this key"
+        reached |= drop_oldest_records(read, most)
     looked_from = {each.partition: reached[each.partition] for each in there if reached[each.partition] > each.first}
     standing = _describe_records(app, settings, routes, topic, dict(sorted(read.items())), there, reader)
-    limit = budget.reached if any(reached[number] > starts[topic, number] for number in reached) else ""
-    return SearchResult(standing, looked_from, _kept(there), reader.unreadable, limit, below)
+    return SearchResult(standing, looked_from, _kept(there), reader.unreadable, limit if looked_from else "", below)
+
+
+def drop_oldest_records(read: dict[tuple[int, int], Record | None], most: int) -> dict[int, int]:
+    """Drop all but the latest records; return by partition the offset from which on none of its own was dropped."""
+    by_age = sorted(read, key=lambda place: (read_produced_at(read[place]) or 0.0, place), reverse=True)
+    begin: dict[int, int] = {}
+    for partition, offset in by_age[most:]:
+        begin[partition] = max(offset + 1, begin.get(partition, 0))
+    for place in by_age:
+        if place[1] < begin.get(place[0], 0):
+            del read[place]
+    return begin
 
 
 def find_records_at_time(app: Celery, settings: Settings, routes: Routes, topic: str, moment: str) -> SearchResult:

@@ -20,7 +20,7 @@ from bridge.inspection.blocking_records import find_blocking_records
 from bridge.inspection.record_content import read_record_content
 from bridge.inspection.record_search import SearchResult, find_records_by_key
 from bridge.jobs.open_transactions import find_open_transactions
-from bridge.kafka.record_reader import ReadLimits
+from bridge.kafka.record_reader import UNLIMITED, ReadLimits
 from bridge.ledger import Fate
 from tests.delivery_checks import command, json_of
 from tests.desk_of_stack import desk, record
@@ -198,6 +198,9 @@ def test_a_search_by_key_ends_at_its_limit_and_goes_on_where_it_ended(stack: Sta
     rest = search(ReadLimits(100_000, 1e9, 60), limited.looked_from)
     assert [each["record"]["offset"] for each in rest.data] == [0]
     assert (rest.limit, dict(rest.looked_from)) == ("", {})
+    few = find_records_by_key(here.app, here.settings, here.routes, topic, "other", UNLIMITED, {}, 5)
+    assert [each["record"]["offset"] for each in few.data] == [*range(2_996, 3_001)]
+    assert (few.limit, dict(few.looked_from)) == ("5 records of this key", {0: 2_996})
 
 
 def test_a_broker_that_stops_is_said_while_a_page_is_open(mortal_stack: Stack, mortal_kafka: KafkaServer):

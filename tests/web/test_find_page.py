@@ -1,6 +1,7 @@
 """What is promised of Find: one field says where a record is, for each handler; and where it was looked for."""
 
 import re
+from datetime import UTC, datetime
 from html import unescape
 from urllib.parse import quote
 
@@ -8,7 +9,7 @@ import pytest
 
 from bridge.console import record_lookup
 from bridge.console.console import Console
-from bridge.console.record_lookup import KeyQuery, LetterQuery, PlanQuery, RecordQuery
+from bridge.console.record_lookup import KeyQuery, LetterQuery, PlanQuery, RecordQuery, TimeQuery
 from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import DeskUnavailable, LedgerUnavailable
 from bridge.inspection.record_search import SearchResult
@@ -79,6 +80,11 @@ def known(monkeypatch, desk):
         ("48112", LetterQuery(48112)),
         ("plan 118", PlanQuery(118)),
         ("orders cust-90412", KeyQuery("orders", "cust-90412")),
+        ("orders 2026-11-21 02:45", TimeQuery("orders", datetime(2026, 11, 21, 2, 45, tzinfo=UTC))),
+        ("orders 2026-11-21t01:45:39.5z", TimeQuery("orders", datetime(2026, 11, 21, 1, 45, 39, 500_000, tzinfo=UTC))),
+        ("orders 2026-11-21T03:45+01:00", TimeQuery("orders", datetime.fromisoformat("2026-11-21T02:45+00:00"))),
+        ("orders 2026-11-21", KeyQuery("orders", "2026-11-21")),
+        ("orders 2026-13-21 02:45", KeyQuery("orders", "2026-13-21 02:45")),
         ("nobody cust-90412", KeyQuery(None, "nobody cust-90412")),
         ("cust-90412", KeyQuery(None, "cust-90412")),
         ("²", KeyQuery(None, "²")),
@@ -136,7 +142,10 @@ def test_a_key_is_looked_for_among_the_letters_at_once_and_in_a_topic_when_that_
     page = browser().get("/find?q=cust-1").text
     assert words(page).startswith("1 dead letter of cust-1")
     assert '<a href="/find?q=orders+cust-1">' in page or '<a href="/find?q=orders%20cust-1">' in page
-    text = words(browser().get("/find?q=orders cust-1").text)
+    page = browser().get("/find?q=orders cust-1").text
+    assert 'href="/find?q=orders+cust-1&amp;below=0%3A100">Search on in earlier records</a>' in page
+    assert 'href="/topics/orders/records/0/9">Value, key and headers</a>' in page
+    text = words(page)
     assert text.startswith("2 records of this key in orders")
     assert "offsets 100 up to 200" in text
     assert text.index("orders-0-1") < text.index("orders-0-9")
@@ -175,6 +184,17 @@ def test_a_server_that_is_away_is_said_and_the_other_asked_all_the_same(browser,
 def test_without_a_question_it_says_what_can_be_asked(browser):
     assert words(browser().get("/find").text).startswith("Find a record")
     assert "1,000 characters" in words(browser().get(f"/find?q={'x' * 1001}").text)
+
+
+@pytest.mark.parametrize(("typed", "asked"), [("0-1", "orders-0-1"), ("cust-1", "orders cust-1"), ("orders-0-1",) * 2])
+def test_what_is_typed_on_the_page_of_a_topic_is_of_that_topic(browser, known, typed, asked):
+    assert f'value="{asked}"' in browser().get("/find", params={"topic": "orders", "q": typed}).text
+    assert f'value="{typed}"' in browser().get("/find", params={"topic": "mails", "q": typed}).text
+
+
+def test_a_place_to_search_on_from_that_is_none_is_refused(browser, known):
+    assert browser().get("/find?q=orders x&below=0:1,2:3").status_code == 404
+    assert browser().get("/find?q=orders x&below=0:1;drop").status_code == 400
 
 
 @pytest.mark.parametrize("path", ["/find", "/audit", "/letters"])
