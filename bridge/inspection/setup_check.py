@@ -67,6 +67,7 @@ from bridge.settings.app_discovery import import_handlers
 from bridge.settings.oauth_token import OAuthTokenSource
 from bridge.settings.settings_loader import CREDENTIALS
 from bridge.settings.settings_validation import find_redis_faults
+from bridge.telemetry.otel_sdk import describe_export
 from lossless.transport import eviction_risk, find_refused_queues, refuse_unfit, risks
 from lossless.transport.redis_outage import advise_redis_error
 
@@ -99,6 +100,8 @@ def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str 
     chosen = replace(chosen, app=name)
     findings = [CheckFinding("fault", fault) for fault in faults]
     findings.extend(_settings(app, chosen, routes))
+    if exported := describe_export(environ):
+        findings.append(CheckFinding("ok", f"OpenTelemetry: {exported} are sent by OTLP."))
     findings.extend(_django(app, routes))
     if not any(fault.startswith("SCHEMA_REGISTRY_") for fault in faults):
         findings.extend(_registry(chosen))

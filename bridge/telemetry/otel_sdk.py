@@ -5,6 +5,7 @@ It only observes: an exporter that is down or slow drops spans, and no delivery 
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Signal = Literal["TRACES", "METRICS"]
+SIGNALS: Final[tuple[Signal, ...]] = ("TRACES", "METRICS")
+#: The variables with the address of a collector.
+_ADDRESS: Final = re.compile(r"OTEL_EXPORTER_OTLP_((TRACES|METRICS)_)?ENDPOINT")
 
 #: The variable with the address of the collector, which switches traces and metrics on.
 ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -54,7 +58,7 @@ def is_exported(environ: Mapping[str, str], signal: Signal) -> bool:
 
 def explain_no_export(environ: Mapping[str, str]) -> list[str]:
     """Return a sentence if the environment asks for an export that this process cannot do."""
-    if not any(is_exported(environ, signal) for signal in ("TRACES", "METRICS")):
+    if not describe_export(environ):
         return []
     try:
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
@@ -70,7 +74,17 @@ def explain_no_export(environ: Mapping[str, str]) -> list[str]:
             "environment: OTLP is sent as http/protobuf (port 4318), not as grpc: set "
             "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf."
         ]
-    return []
+    addresses = {name: environ.get(name, "").strip() for name in environ if _ADDRESS.fullmatch(name)}
+    return [
+        f"environment: {name} must begin with http:// or https:// (http://collector:4318): nothing is exported to it."
+        for name, address in sorted(addresses.items())
+        if address and not address.lower().startswith(("http://", "https://"))
+    ]
+
+
+def describe_export(environ: Mapping[str, str]) -> str:
+    """Return the signals that are exported, in words: `traces and metrics`; empty: none (pure)."""
+    return " and ".join(signal.lower() for signal in SIGNALS if is_exported(environ, signal))
 
 
 def import_sdk() -> None:

@@ -318,6 +318,15 @@ def test_what_cannot_be_exported_is_said_when_the_process_starts(monkeypatch: py
     assert explain_no_export({}) == []
 
 
+def test_an_address_of_a_collector_without_its_scheme_is_told():
+    asked = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c/v1/traces",
+    }
+    (told,) = explain_no_export(asked)
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT must begin with http:// or https://" in told
+
+
 def test_the_trace_id_of_logs_is_the_producers_or_that_of_the_last_hop():
     hop = f"00-{OTHER}-{SPAN}-01"
     assert find_trace_id(traced(), hop) == PRODUCER
