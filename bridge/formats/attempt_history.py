@@ -47,6 +47,15 @@ class AttemptNote(NamedTuple):
     version: str = ""
     end: str = FAILED
 
+    @property
+    def duration(self) -> str:
+        """Return how long it took: `170 ms`, `1.2 s`, `3.5 min`; empty: that is not known."""
+        if self.took is None:
+            return ""
+        if self.took < 1_000:
+            return f"{self.took} ms"
+        return f"{self.took / 1_000:.1f} s" if self.took < 60_000 else f"{self.took / 60_000:.1f} min"
+
 
 History = tuple[AttemptNote, ...]
 

@@ -75,8 +75,8 @@ def test_each_attempt_stands_at_its_time_with_its_worker_version_duration_and_er
     found = build_letter_view(letter(1, timestamp=1_000, first_failed_at=5_000, failed_at=10_000, runs=3, history=made))
     assert said(found) == [
         "the record was produced",
-        "attempt 1 failed after 1.25 s on celery@a, version 1.4: mail.Down: no",
-        "attempt 2 postponed after 0.03 s on celery@b, version 1.5: RetryLater: later",
+        "attempt 1 failed after 1.2 s on celery@a, version 1.4: mail.Down: no",
+        "attempt 2 postponed after 30 ms on celery@b, version 1.5: RetryLater: later",
         "attempt 3 lost its process: signal 9",
         "died: exhausted, after 3 attempts",
     ]
@@ -88,9 +88,9 @@ def test_attempts_that_nobody_kept_are_said_to_be_missing():
     made = (AttemptNote(1, 5_000, 1, "E"), AttemptNote(9, 8_000, 1, "E"))
     found = build_letter_view(letter(1, timestamp=None, first_failed_at=5_000, failed_at=10_000, runs=10, history=made))
     assert said(found) == [
-        "attempt 1 failed after 0.001 s: E",
+        "attempt 1 failed after 1 ms: E",
         "attempts 2 to 8 are not kept one by one",
-        "attempt 9 failed after 0.001 s: E",
+        "attempt 9 failed after 1 ms: E",
         "attempt 10 is not kept",
         "died: exhausted, after 10 attempts",
     ]
@@ -102,8 +102,8 @@ def test_attempts_before_a_replay_stand_before_the_death_they_led_to():
     found = replace(DEAD, listed=last, history=(earlier,), made=(AttemptNote(3, 10_000, 5, "F"),))
     assert said(found)[2:] == [
         "attempt 1 is not kept",
-        "attempt 2 failed after 0.005 s: E",
+        "attempt 2 failed after 5 ms: E",
         "died: expired, after 2 attempts",
-        "attempt 3 failed after 0.005 s: F",
+        "attempt 3 failed after 5 ms: F",
         "died: exhausted, after 3 attempts",
     ]

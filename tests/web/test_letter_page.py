@@ -433,7 +433,7 @@ def test_its_timeline_has_each_attempt_with_time_duration_worker_version_and_err
     record(letter(1, history=MADE, runs=2))
     way = panel(browser().get("/letters/1").text, "h-way")
     said = [" ".join(text(item).split()) for item in re.findall("<li>(.*?)</li>", way, re.DOTALL)]
-    assert said[1] == "Attempt 1 failed after 1 s01 Jan 1970 00:00:05.000mail.Down: no <b>celery@a, version 1.4.2"
+    assert said[1] == "Attempt 1 failed after 1.2 s01 Jan 1970 00:00:05.000mail.Down: no <b>celery@a, version 1.4.2"
     assert said[2].startswith("Attempt 2 failed after 30 ms")
     assert said[3].startswith("died: exhausted, after 2 attempts")
     assert "log lines" not in way

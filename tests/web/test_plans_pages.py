@@ -13,16 +13,18 @@ from sqlalchemy import update
 
 from bridge.console.console import Console
 from bridge.console.pages import plans_page
-from bridge.console.pages.plan_view import VERBS, describe_wave
+from bridge.console.pages.plan_view import VERBS, describe_wave, explain_pace
 from bridge.console.pages.plan_view import describe_state as words_of
+from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows
 from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanState
+from bridge.deadletters.model.letter_view import LetterAct
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.deadletters.replay.plan_progress import PlanProgressReader, WaveProgress
+from bridge.deadletters.replay.plan_progress import PlanProgress, PlanProgressReader, WaveProgress
 from tests.processes import eventually
 from tests.web.signed_in_console import Person, desk_of, open_letters
 
@@ -38,7 +40,9 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def console(database: Database, monkeypatch: pytest.MonkeyPatch) -> Console:
-    return Console(desk_of(database, monkeypatch), "bridge @ kafka")
+    made = Console(desk_of(database, monkeypatch), "bridge @ kafka")
+    made.status_cache = make_status_cache(lambda: {"problems": [], "queues": {"q": {"messages": 1_204, "workers": 1}}})
+    return made
 
 
 @pytest.fixture
@@ -349,6 +353,74 @@ def test_a_plan_under_way_shows_its_waves_what_died_again_and_what_was_left_out_
     for words in ("Wave 3", "stops the plan at 2 dead", "3 s", "it is discarded &lt;i&gt;", "wave 3", "85.7 %"):
         assert words in page, words
     assert f"/letters/{ids[6]}" in page
+
+
+def progress(console: Console, **outcomes: int) -> PlanProgress:
+    """A plan that began 100 s ago and has these outcomes."""
+    planned = replace(
+        console.desk.plans.one(1),
+        state=PlanState.APPLYING,
+        began_at=1_000,
+        outcomes={PlanItemState(name): count for name, count in outcomes.items()},
+    )
+    return PlanProgress(planned, "k", 0, True, (), (), (), (), 101_000)
+
+
+def test_a_plan_says_its_pace_its_expected_end_and_the_queue_before_it(console, ann, database):
+    open_letters(database, 2)
+    made(ann)
+    assert explain_pace(progress(console, done=150, dead=50, sent=10, waiting=790), {"shop": 1_204, "mail": 0}) == [
+        "Workers take what is queued in its turn: 1,204 messages in shop.",
+        "So far 2 a second have ended. At that pace it ends in 6.67 min.",
+    ]
+    assert explain_pace(progress(console, done=2, waiting=790), {}) == []
+    assert explain_pace(progress(console, waiting=790), {"shop": 5}) == []
+    acts = (LetterAct(1, "ann", "apply", ""), LetterAct(2, "ann", "stop", ""), LetterAct(3, "ann", "apply", ""))
+    assert explain_pace(replace(progress(console, done=150, waiting=790), trail=acts), {}) == []
+
+
+def test_the_queue_of_its_handlers_is_on_the_page_of_a_plan_with_letters_in_flight(console, ann, database):
+    open_letters(database, 3)
+    address = made(ann)
+    applied(ann, address)
+    with database.writing() as connection:
+        assert plan_rows.lease_plan(connection, 1, "recorder")
+        connection.execute(update(tables.plans).values(began_at=1_000))
+        plan_item_rows.claim_items(connection, 1, {1: LogPosition("orders.replay", 0, 1)}, 1_000)
+    eventually(lambda: "1,204 messages in q" in ann.get(address).text, 10, "the status is known")
+
+
+def test_the_last_letter_in_flight_is_shown_as_such(console, ann, database):
+    open_letters(database, 2)
+    made(ann)
+    last = progress(console, done=199, sent=1)
+    assert explain_pace(last, {})[0] == "All are sent, and the last 1 letter is in flight."
+    assert words_of(last.plan).words == "all sent, 1 in flight"
+
+
+def test_the_end_of_a_canary_is_not_foretold_before_its_last_wave(console, ann, database):
+    open_letters(database, 2)
+    made(ann)
+    found = progress(console, done=26, sent=1, waiting=173)
+    canary = replace(found, plan=replace(found.plan, options=replace(found.plan.options, canary=True)))
+    (said,) = explain_pace(canary, {})
+    assert said.startswith("So far 0.26 a second have ended. Each wave is larger than the one before")
+
+
+def test_earlier_runs_of_the_same_selection_are_on_a_plan_s_page(console, ann, database):
+    open_letters(database, 2)
+    first = made(ann)
+    applied(ann, first)
+    with database.writing() as connection:
+        assert plan_rows.lease_plan(connection, 1, "recorder")
+    ann.post(f"{first}/stop", **ann.form(first, f"{first}/stop"))
+    again = made(ann)
+    applied(ann, again)
+    page = ann.get(again).text
+    runs = page[page.index('id="h-runs"') : page.index('id="h-who"')]
+    assert '<a href="/plans/1">Plan 1</a>' in runs
+    assert "stopped" in runs
+    assert 'id="h-runs"' not in ann.get(first).text
 
 
 def test_plans_are_listed_those_under_way_on_top(ann, database):

@@ -10,7 +10,7 @@ from bridge.deadletters.model.bulk_plan import UNDER_WAY, BulkPlan, PlanItemStat
 from bridge.deadletters.replay.plan_progress import PlanProgress, WaveProgress
 from bridge.deadletters.replay.redrive_range import find_sent_stands
 from bridge.formats.text_forms import format_count
-from bridge.jobs.group_facts import format_letter_count
+from bridge.jobs.group_facts import format_letter_count, format_span
 
 #: The actions, as an imperative and as a participle.
 VERBS: Final = {
@@ -64,6 +64,8 @@ def build_title(plan: BulkPlan) -> str:
 def describe_state(plan: BulkPlan) -> PlanBadge:
     """Return the state of a plan."""
     if plan.state is PlanState.APPLYING:
+        if not plan.count(PlanItemState.WAITING) and (way := _describe_in_flight(plan)):
+            return PlanBadge("run", "run", f"all sent{way}")
         words = f"wave {plan.wave + 1}" if plan.options.canary else "applying"
         return PlanBadge("run", "run", words)
     if plan.state is PlanState.STOPPED:
@@ -111,6 +113,40 @@ def explain_wait(found: PlanProgress) -> str:
     if plan.state is PlanState.APPLYING and plan.what is PlanKind.DISCARD and plan.began_at is None:
         return "It begins 10 s after it was applied. Until then everything is as it was."
     return ""
+
+
+#: The least outcomes, and ms, from which a pace is computed.
+_PACE_FROM: Final = 5
+_PACE_AFTER: Final = 5_000
+
+
+def explain_pace(found: PlanProgress, queued: Mapping[str, int]) -> list[str]:
+    """Return what an applied plan waits for: what is in flight, the queues before it, its pace and expected end.
+
+    Parameters:
+        queued: the messages in the queues of its handlers, as far as they are known.
+    """
+    plan = found.plan
+    if plan.state is not PlanState.APPLYING or plan.began_at is None or found.alone_for is not None:
+        return []
+    sums = sum_outcomes(plan)
+    said = []
+    if sums.under_way and not sums.untouched:
+        what = count_things(plan, sums.under_way)
+        said.append(f"All are sent, and the last {what} {'is' if sums.under_way == 1 else 'are'} in flight.")
+    if sums.under_way:
+        waiting = [f"{format_count(count, 'message')} in {name}" for name, count in sorted(queued.items()) if count]
+        said += [f"Workers take what is queued in its turn: {', '.join(waiting)}."] if waiting else []
+    ended, passed = sums.done + sums.dead + sums.unknown + sums.left_out, found.at - plan.began_at
+    # A plan that was resumed has stood still for a time that nobody noted.
+    resumed = sum(act.what == "apply" for act in found.trail) > 1
+    if ended < _PACE_FROM or passed < _PACE_AFTER or resumed:
+        return said
+    pace = ended / passed * 1_000
+    end = f" At that pace it ends in {format_span((sums.untouched + sums.under_way) / pace)}."
+    if plan.options.canary and sums.untouched:
+        end = " Each wave is larger than the one before, so its end is not known yet."
+    return [*said, f"So far {pace:.3g} a second have ended.{end}"]
 
 
 class PlanSums(NamedTuple):

@@ -110,6 +110,8 @@ def _build_heading(applying: int, waiting: int, count: int) -> str:
 #: The changed values on a plan's page, and on the page of differences.
 SHOWN_CHANGES: Final = 3
 DIFFERENCE_ROWS: Final = 20
+#: The earlier runs on a plan's page.
+SHOWN_RUNS: Final = 5
 #: The number of letters from which a replay is a canary by default.
 CANARY_ABOVE: Final = 20
 #: A version that no plan has.
@@ -194,7 +196,7 @@ def _take_snapshot(here: Console, found: PlanProgress) -> LiveSnapshot:
     parts = {
         "p-state": made.state(found, plan_view),
         "p-since": made.since(found.plan, now),
-        "p-waits": made.waits(found, plan_view),
+        "p-waits": made.waits(found, plan_view, _count_queued(here, found.plan)),
         "p-sums": made.sums(found, plan_view),
         "p-left": made.left(found, plan_view),
         "p-waves": made.waves(found, plan_view, now) if found.waves else "",
@@ -203,6 +205,26 @@ def _take_snapshot(here: Console, found: PlanProgress) -> LiveSnapshot:
         "p-trail": made.trail(found, now),
     }
     return LiveSnapshot(found.key, found.plan.is_over, {place: str(html).strip() for place, html in parts.items()})
+
+
+def _list_earlier_runs(request: Request, plan: BulkPlan) -> list[BulkPlan]:
+    """Return the earlier plans of the same action and selection, the newest first."""
+    desk = console.get_console(request).desk
+    same = [
+        each
+        for each in desk.plans.latest(LIST_ROWS)
+        if each.id < plan.id and (each.what, each.asked) == (plan.what, plan.asked) and each.began_at is not None
+    ]
+    return list(desk.lists(console.get_masks(request)).plans(same[:SHOWN_RUNS]))
+
+
+def _count_queued(here: Console, plan: BulkPlan) -> dict[str, int]:
+    """Return the messages in the queues of a plan's handlers, as far as the status of the group has them already."""
+    known = here.status_cache.read(0.0) if plan.state is PlanState.APPLYING else None
+    queues = {} if known is None else known.status.get("queues") or {}
+    handlers = [here.desk.routes.handlers.get(name) for name in plan.counts.handlers or plan.counts.stands]
+    names = {handler.queue for handler in handlers if handler is not None}
+    return {name: found["messages"] for name, found in queues.items() if name in names and found["messages"]}
 
 
 def _read_decision(plan: BulkPlan, form: Mapping[str, str], key: str) -> PlanApproval:
@@ -265,6 +287,8 @@ def _render_plan(
         typed=typed or {},
         plan_view=plan_view,
         preview=preview_plan(plan, found.gone),
+        queued=_count_queued(console.get_console(request), plan),
+        earlier=() if undecided else _list_earlier_runs(request, plan),
         differences=_list_first_changes(request, plan) if plan.counts.edits else (),
         is_planner=is_planner(plan, who.name),
         canary=plan.what in SENDS and plan.counts.letters > CANARY_ABOVE,

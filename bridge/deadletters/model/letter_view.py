@@ -360,7 +360,7 @@ def _describe_gap(before: int, run: int) -> str:
 
 
 def _describe_attempt(note: AttemptNote) -> str:
-    took = "" if note.took is None else f" after {note.took / 1000:.3g} s"
+    took = f" after {note.duration}" if note.duration else ""
     worker = f" on {note.worker}" if note.worker else ""
     version = f", version {note.version}" if note.version else ""
     end = "lost its process" if note.end == LOST else note.end
