@@ -317,6 +317,14 @@ class NoSuchGroup(BridgeError):
     """No failure group has this number."""
 
 
+class ScopeFault(BridgeError):
+    """A scope of topics and consumer groups is malformed."""
+
+
+class OutsideScope(BridgeError):
+    """An account whose scope leaves letters out may not do this."""
+
+
 class TokenRefused(BridgeError):
     """A token cannot be created or revoked like this: why, and what to do."""
 

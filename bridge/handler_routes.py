@@ -1,6 +1,6 @@
 """The routes from topics to handlers with their waits, read from the tasks of the Celery app."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -89,6 +89,12 @@ class Routes:
     def of(self, topic: str) -> tuple[Handler, ...]:
         """Return the handlers of a topic."""
         return tuple(handler for handler in self if topic in handler.topics)
+
+    def only(self, topics: Iterable[str]) -> "Routes":
+        """Return the handlers of these topics, without their other topics."""
+        kept = frozenset(topics)
+        some = {h.name: replace(h, topics=tuple(topic for topic in h.topics if topic in kept)) for h in self}
+        return Routes({name: handler for name, handler in some.items() if handler.topics})
 
     @property
     def current_names(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from bridge.console import console, thread_pools
 from bridge.console.api import api_endpoint, problem_details
 from bridge.console.auth import authentication
-from bridge.console.auth.authorization import ANONYMOUS, Principal, find_role_refusal
+from bridge.console.auth.authorization import ANONYMOUS, Principal, check_scope, find_role_refusal
 from bridge.console.auth.http_security import (
     HEALTH_PATH,
     KnownHostsOnly,
@@ -42,7 +42,9 @@ from bridge.errors import (
     NoSuchLetter,
     NoSuchPlan,
     NoSuchRecord,
+    OutsideScope,
     PlanRefused,
+    ScopeFault,
     UnknownHandler,
     UnknownTopic,
 )
@@ -79,7 +81,9 @@ _STATUS_OF_ERROR: Final[dict[type[BridgeError], int]] = {
     NoSuchLetter: 404,
     NoSuchPlan: 404,
     NoSuchRecord: 404,
+    OutsideScope: 403,
     PlanRefused: 400,
+    ScopeFault: 400,
     UnknownHandler: 404,
     UnknownTopic: 404,
 }
@@ -166,6 +170,9 @@ def _guard_page(page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
             return RedirectResponse(f"/sign-in?then={quote(then, safe='')}", 303)
         if refusal := find_role_refusal(who, page.role):
             raise HTTPException(403, refusal)
+        whole = console.get_console(request)
+        check_scope(page.scope, who, whole.desk, request.path_params)
+        request.state.console = whole.for_principal(who)
         if page.method == "POST":
             await _read_form(request)
             if page.role > Role.NOBODY and not _has_session_token(request.state.form, who):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.errors import UnknownTopic
 from bridge.inspection.topic_audit import TopicAudit, audit_topic
 from bridge.ledger.unaccounted_offsets import AuditLine
 
@@ -88,6 +89,32 @@ class AuditCache:
     def all(self) -> list[AuditCount]:
         """Return the last audit of each topic, sorted by topic."""
         return [audit for _, audit in sorted(self._last.copy().items())]
+
+    def only(self, covers: Callable[[str], bool]) -> "NarrowedAuditCache":
+        """Return the audits of some topics."""
+        return NarrowedAuditCache(self, covers)
+
+
+@dataclass(frozen=True)
+class NarrowedAuditCache:
+    """The last audits, for an account that sees some topics alone."""
+
+    shared: AuditCache
+    covers: Callable[[str], bool]
+
+    def count(self, topic: str) -> AuditCount:
+        """Count as `AuditCache.count` does.
+
+        Raises:
+            UnknownTopic: also if the account does not see the topic.
+        """
+        if not self.covers(topic):
+            raise UnknownTopic(f"No handler here names the topic {topic!r}.")
+        return self.shared.count(topic)
+
+    def all(self) -> list[AuditCount]:
+        """Return the last audit of each topic that the account sees, sorted by topic."""
+        return [audit for audit in self.shared.all() if self.covers(audit.audit.topic)]
 
 
 def _count_handler(handler: str, lines: Sequence[AuditLine]) -> HandlerCount:

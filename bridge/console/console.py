@@ -4,6 +4,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from bridge.console import template_filters
-from bridge.console.audit_cache import AuditCache
+from bridge.console.audit_cache import AuditCache, NarrowedAuditCache
 from bridge.console.auth import permissions
 from bridge.console.auth.authorization import ANONYMOUS, MaskAccess, Principal
 from bridge.console.auth.bearer_tokens import BearerTokens
@@ -28,6 +29,7 @@ from bridge.console.auth.login_throttle import LoginThrottle
 from bridge.console.auth.trusted_proxy import TrustedProxy
 from bridge.console.form_drafts import FormDrafts
 from bridge.console.live_snapshot import LiveSnapshots
+from bridge.console.narrowed_status import NarrowedStatusCache, ScopedView
 from bridge.console.status_cache import BackgroundCache, GroupStatus, SharedAnswer, make_status_cache, read_group_status
 from bridge.console.template_filters import format_duration
 from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -39,6 +41,7 @@ from bridge.errors import ConsoleRefused, how_to_install
 from bridge.formats.attempt_history import AttemptNote
 from bridge.formats.log_link import fill_log_link
 from bridge.formats.trace_context import TRACE_ID
+from bridge.handler_routes import Routes
 from bridge.kafka.dead_letter_reader import RecentDeadLetters
 from bridge.settings.setting_defaults import EnvironmentSettings
 
@@ -149,8 +152,10 @@ class Console:
     issuer: "OidcSignIn | None" = field(init=False, repr=False)
     masking: MaskAccess = field(init=False, repr=False)
     hosts: tuple[str, ...] = field(init=False)
-    status_cache: BackgroundCache[GroupStatus] = field(init=False, repr=False)
-    audit_cache: AuditCache = field(init=False, repr=False)
+    status_cache: BackgroundCache[GroupStatus] | NarrowedStatusCache = field(init=False, repr=False)
+    #: The handlers of all topics, whatever the principal sees.
+    whole_routes: Routes = field(init=False, repr=False)
+    audit_cache: AuditCache | NarrowedAuditCache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Read from the settings how users sign in.
@@ -158,7 +163,7 @@ class Console:
         Raises:
             ConsoleRefused: an issuer is set, and its extra is not installed.
         """
-        said = self.desk.settings.environment
+        said, self.whole_routes = self.desk.settings.environment, self.desk.routes
         self.sessions = BrowserSessions(self.desk, lambda: self.clock())
         self.login_throttle = LoginThrottle()
         self.form_drafts = FormDrafts()
@@ -176,6 +181,19 @@ class Console:
         self.templates.globals["in_flower"] = self.in_flower
         self.templates.globals["in_traces"] = self.in_traces
         self.templates.globals["in_logs"] = self.in_logs
+
+    def for_principal(self, who: Principal) -> "Console":
+        """Return the console as a principal sees it: with a scope, all of it answers for covered letters and topics."""
+        if not who.scope or not isinstance(self.status_cache, BackgroundCache):
+            return self
+        assert isinstance(self.audit_cache, AuditCache)
+        view = ScopedView(who.scope, self.desk.settings.group, self.whole_routes)
+        made = copy(self)
+        made.desk = self.desk.for_scope(who.scope, who.name)
+        made.status_cache = NarrowedStatusCache(self.status_cache, view)
+        made.audit_cache = self.audit_cache.only(view.covers)
+        made.live_view = SharedAnswer()
+        return made
 
     def in_flower(self, task: str | None) -> str | None:
         """Return the address of a task's page in Flower; None if Flower is not set up or there is no task."""
@@ -197,7 +215,8 @@ class Console:
 
     def recorders(self) -> RecorderPresence:
         """Return the recorders whose heartbeat Redis has; no page waits for a Redis that does not respond."""
-        return self.recorder_presence.read() or RecorderPresence()
+        # Recorders are about the letters of all.
+        return RecorderPresence() if self.desk.scope else self.recorder_presence.read() or RecorderPresence()
 
     def macros(self, template: str) -> Any:
         """Return the macros of a template, to render parts of a page."""
@@ -237,8 +256,8 @@ def _build_oidc_sign_in(said: EnvironmentSettings, clock: Callable[[], int]) -> 
 
 
 def get_console(request: Request) -> Console:
-    """Return the console that serves a request."""
-    found: Console = request.app.state.console
+    """Return the console that serves a request, as its principal sees it."""
+    found: Console = getattr(request.state, "console", None) or request.app.state.console
     return found
 
 

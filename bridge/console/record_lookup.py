@@ -211,9 +211,12 @@ def look_up(
 
 def _look_up_record(desk: DeadLetterService, wanted: RecordQuery, answer: LookupAnswer) -> None:
     topic, partition, offset, _ = wanted
-    _ask_ledger(
-        desk, answer, lambda: find_record(desk.app, desk.settings, desk.routes, topic, partition, offset), topic
-    )
+    if desk.scope.covers(topic, desk.settings.group):
+        _ask_ledger(
+            desk, answer, lambda: find_record(desk.app, desk.settings, desk.routes, topic, partition, offset), topic
+        )
+    else:
+        answer.looked.append(f"Neither Kafka nor the ledger: your account does not see the topic {topic}.")
     try:
         answer.letters = desk.letters.at(topic, partition, offset)
         answer.looked.append("The dead letters' database.")
@@ -247,6 +250,13 @@ def _look_up_key(
         answer.looked.append(str(error))
     except DeskUnavailable as error:
         answer.silent.append(describe_missing_database(error))
+
+
+def find_scope_fault(desk: DeadLetterService, topic: str) -> str:
+    """Return why the deliveries of a topic in the console's group are not shown; "" if they are."""
+    if desk.scope.covers(topic, desk.settings.group):
+        return ""
+    return f"not known: your account does not see the topic {topic} in the consumer group {desk.settings.group}"
 
 
 def describe_missing_database(error: DeskUnavailable) -> str:

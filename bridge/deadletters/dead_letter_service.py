@@ -16,6 +16,7 @@ from bridge.deadletters.alarms.webhook_service import WebhookService
 from bridge.deadletters.db.audit_rows import RequestClaim
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.plan_rows import OverPlans
+from bridge.deadletters.db.row_scope import RowScope
 from bridge.deadletters.editing.letter_edit import LetterEditor
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.inspection.group_details import GroupCauses, GroupDetails, GroupVersions
@@ -27,6 +28,7 @@ from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.letter_traits import GroupTraits
 from bridge.deadletters.masking.masked_edit import MaskedDifferences, MaskedEditor
 from bridge.deadletters.masking.masked_lists import MaskedLists
+from bridge.deadletters.model.letter_scope import EVERYTHING, LetterScope
 from bridge.deadletters.model.payload_codec import PayloadCodec
 from bridge.deadletters.replay.copy_action import LetterCopies
 from bridge.deadletters.replay.handled_sample import HandledRecords
@@ -54,12 +56,14 @@ class DeadLetterService:
 
     Attributes:
         app: the Celery app of the handlers, whose codecs and models read the values.
+        scope: the letters that the account sees which uses it.
     """
 
     app: Celery
     settings: Settings
     routes: Routes
     database: Database
+    scope: LetterScope = EVERYTHING
     _over: OverPlans = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -244,3 +248,18 @@ class DeadLetterService:
     def doing(self, claim: RequestClaim) -> Self:
         """Return the store for a request: its audit entries complete the request."""
         return replace(self, database=self.database.doing(claim))
+
+    def for_scope(self, scope: LetterScope, person: str) -> Self:
+        """Return the store as an account with a scope sees it; without a scope, the whole store.
+
+        Every query and action reads and changes covered letters alone (db/row_scope.py), and knows covered topics
+        alone, with the handlers of these.
+
+        Parameters:
+            person: the account's name.
+        """
+        if not scope:
+            return self
+        group = self.settings.group
+        routes = self.routes.only(topic for topic in self.routes.topics if scope.covers(topic, group))
+        return replace(self, database=self.database.for_scope(RowScope(scope, person)), routes=routes, scope=scope)

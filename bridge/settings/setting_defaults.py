@@ -147,6 +147,8 @@ class EnvironmentSettings(BaseModel):
     DEADLETTERS_PROXY_USER_HEADER: str = ""
     DEADLETTERS_PROXY_ROLE_HEADER: str = ""
     DEADLETTERS_PROXY_ROLE: Literal["", "viewer", "operator", "admin"] = ""
+    DEADLETTERS_PROXY_TOPICS_HEADER: str = ""
+    DEADLETTERS_PROXY_CONSUMER_GROUPS_HEADER: str = ""
     DEADLETTERS_OIDC_ISSUER: str = ""
     DEADLETTERS_OIDC_CLIENT_ID: str = ""
     DEADLETTERS_OIDC_CLIENT_SECRET: str = Field(default="", repr=False)
@@ -154,6 +156,8 @@ class EnvironmentSettings(BaseModel):
     DEADLETTERS_OIDC_ROLE_CLAIM: str = ""
     DEADLETTERS_OIDC_ROLES: str = ""
     DEADLETTERS_OIDC_ROLE: Literal["", "viewer", "operator", "admin"] = ""
+    DEADLETTERS_OIDC_TOPICS_CLAIM: str = ""
+    DEADLETTERS_OIDC_CONSUMER_GROUPS_CLAIM: str = ""
     DEADLETTERS_MASK: str = ""
     DEADLETTERS_MASK_NOT_FOR: Literal["", "operator", "admin"] = ""
     DEADLETTERS_UNMASK: Literal["yes", "no"] = "yes"

@@ -231,9 +231,10 @@ def _proxy_faults(environment: EnvironmentSettings) -> Iterator[str]:
     except ValueError as error:
         yield f"DEADLETTERS_TRUSTED_PROXY must be addresses or networks, with commas between them: {error}."
     user, role = environment.DEADLETTERS_PROXY_USER_HEADER, environment.DEADLETTERS_PROXY_ROLE_HEADER
-    for name in (user, role):
+    scopes = (environment.DEADLETTERS_PROXY_TOPICS_HEADER, environment.DEADLETTERS_PROXY_CONSUMER_GROUPS_HEADER)
+    for name in (user, role, *scopes):
         if name and not _HEADER.fullmatch(name):
-            yield f"{name!r} is no name of a header (DEADLETTERS_PROXY_USER_HEADER, DEADLETTERS_PROXY_ROLE_HEADER)."
+            yield f"{name!r} is no name of a header (DEADLETTERS_PROXY_USER_HEADER, and the others of the proxy)."
     if user and not environment.DEADLETTERS_TRUSTED_PROXY:
         yield "DEADLETTERS_PROXY_USER_HEADER needs DEADLETTERS_TRUSTED_PROXY: anybody could say who they are."
     if user and bool(role) == bool(environment.DEADLETTERS_PROXY_ROLE):
@@ -243,12 +244,17 @@ def _proxy_faults(environment: EnvironmentSettings) -> Iterator[str]:
         )
     if not user and (role or environment.DEADLETTERS_PROXY_ROLE):
         yield "DEADLETTERS_PROXY_ROLE and DEADLETTERS_PROXY_ROLE_HEADER need DEADLETTERS_PROXY_USER_HEADER."
+    if not user and any(scopes):
+        yield (
+            "DEADLETTERS_PROXY_TOPICS_HEADER and DEADLETTERS_PROXY_CONSUMER_GROUPS_HEADER need "
+            "DEADLETTERS_PROXY_USER_HEADER."
+        )
 
 
 def _issuer_faults(environment: EnvironmentSettings) -> Iterator[str]:
     """Yield a fault for an OpenID Connect issuer by which nobody could sign in, or not safely."""
     if not environment.DEADLETTERS_OIDC_ISSUER:
-        others = ("CLIENT_ID", "CLIENT_SECRET", "ROLE_CLAIM", "ROLES", "ROLE")
+        others = ("CLIENT_ID", "CLIENT_SECRET", "ROLE_CLAIM", "ROLES", "ROLE", "TOPICS_CLAIM", "CONSUMER_GROUPS_CLAIM")
         if any(getattr(environment, f"DEADLETTERS_OIDC_{name}") for name in others):
             yield "The settings DEADLETTERS_OIDC_… need DEADLETTERS_OIDC_ISSUER."
         return

@@ -105,3 +105,12 @@ def test_what_cannot_be_done_is_said_and_nothing_is_changed(desk, database, word
     assert ended.exit_code == FAULTS
     assert said in " ".join(ended.output.split())
     assert trailed(database) == []
+
+
+def test_a_token_is_made_for_some_topics_for_good(desk):
+    made = desk.run("users", "tokens", "make", "deploy", "--role", "viewer", "--topics", "payments.*")
+    assert made.exit_code == 0
+    (listed,) = desk.given("users", "tokens")
+    assert (listed["topics"], listed["consumer_groups"]) == (["payments.*"], [])
+    assert "payments.*" in desk.run("users", "tokens").output
+    assert desk.run("users", "tokens", "make", "other", "--role", "viewer", "--topics", "").exit_code == FAULTS

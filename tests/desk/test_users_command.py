@@ -141,3 +141,49 @@ def test_without_the_extra_the_command_says_what_to_install(desk, monkeypatch):
     ended = desk.run("users", "add", "ann", "--role", "viewer", "--password-stdin", answer=f"{PASSWORD}\n")
     assert ended.exit_code == NOT_FOUND
     assert "pip install '.[console]'" in " ".join(ended.output.split())
+
+
+def sees(desk, *words):
+    (found,) = desk.given(*words)
+    return found["topics"], found["consumer_groups"]
+
+
+def test_a_user_is_added_with_topics_and_consumer_groups_and_gets_others(desk, database):
+    scope = ("--topics", "payments.*, refunds", "--topics", "orders", "--consumer-groups", "eu")
+    words = ("users", "add", "ann", "--role", "viewer", "--password-stdin", "--by", "adm", *scope)
+    said = "ann was added, as viewer, and sees topics payments.*, refunds, orders; consumer groups eu"
+    assert " ".join(desk.run(*words, answer=f"{PASSWORD}\n").output.split()) == said
+    assert sees(desk, "users") == (["payments.*", "refunds", "orders"], ["eu"])
+    assert "payments.*" in desk.run("users").output
+    assert desk.run("users", "scope", "ann", "--topics", "orders", "--by", "adm").exit_code == 0
+    assert sees(desk, "users") == (["orders"], [])
+    assert desk.run("users", "scope", "ann", "--everything", "--by", "adm").exit_code == 0
+    assert sees(desk, "users") == ([], [])
+    assert [line[2] for line in trailed(database)] == [
+        "ann added, as viewer, for topics payments.*, refunds, orders; consumer groups eu",
+        "ann sees topics orders now, saw topics payments.*, refunds, orders; consumer groups eu",
+        "ann sees everything now, saw topics orders",
+    ]
+
+
+@pytest.mark.parametrize("words", [(), ("--topics", ""), ("--topics", " , "), ("--everything", "--topics", "orders")])
+def test_a_scope_that_says_nothing_changes_nothing(desk, words):
+    added(desk)
+    desk.run("users", "scope", "ann", "--topics", "orders")
+    assert desk.run("users", "scope", "ann", *words).exit_code != 0
+    assert sees(desk, "users") == (["orders"], [])
+
+
+def test_an_admin_of_some_topics_is_not_the_last_admin(database):
+    from bridge.deadletters.accounts.user_account import Role, UserAdministration, Users
+    from bridge.deadletters.model.letter_scope import LetterScope
+    from bridge.errors import UserRefused
+
+    users, scope = Users(database), LetterScope(("orders",))
+    users.add("ada", Role.ADMIN, "hash", "adm")
+    users.add("bob", Role.ADMIN, "hash", "adm", scope)
+    admins, ada = UserAdministration(database), users.all()[0].id
+    with pytest.raises(UserRefused, match="ada is the last admin"):
+        admins.remove(ada, "bob")
+    with pytest.raises(UserRefused, match="ada is the last admin"):
+        admins.give_scope(ada, LetterScope(), scope, "bob")

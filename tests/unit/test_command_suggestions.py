@@ -29,7 +29,7 @@ def test_what_no_group_has_is_answered_as_ever():
     ("words", "meant"),
     [
         (["plans", "118"], "Did you mean `bridge deadletters plans show 118`?"),
-        (["users", "ann"], "Commands: list, add, role, password, remove, tokens"),
+        (["users", "ann"], "Commands: list, add, role, scope, password, remove, tokens"),
         (["users", "tokens", "nightly"], "Commands: list, make, revoke"),
         (["webhooks", "pager"], "Commands: list, add, test, off, on, remove"),
     ],

@@ -404,6 +404,9 @@ BEARER = {"KAFKA_SASL_MECHANISM": "OAUTHBEARER", "KAFKA_SECURITY_PROTOCOL": "SAS
         ({}, PROXY | {"DEADLETTERS_PROXY_ROLE_HEADER": "X-Role"}, "not both"),
         ({}, PROXY | {"DEADLETTERS_PROXY_USER_HEADER": "X User"}, "is no name of a header"),
         ({}, PROXY | {"DEADLETTERS_PROXY_USER_HEADER": ""}, "need DEADLETTERS_PROXY_USER_HEADER"),
+        ({}, PROXY | {"DEADLETTERS_PROXY_TOPICS_HEADER": "X Topics"}, "is no name of a header"),
+        ({}, {"DEADLETTERS_PROXY_CONSUMER_GROUPS_HEADER": "X-Groups"}, "need DEADLETTERS_PROXY_USER_HEADER"),
+        ({}, {"DEADLETTERS_OIDC_TOPICS_CLAIM": "topics"}, "need DEADLETTERS_OIDC_ISSUER"),
         (
             {},
             {"DEADLETTERS_TRACE_URL": "https://jaeger.example.com/trace/"},

@@ -131,6 +131,7 @@ ASKED = {
     "POST /account/sign-out": [],
     "POST /admin/users": [],
     "POST /admin/users/{id:int}/role": [],
+    "POST /admin/users/{id:int}/scope": [],
     "POST /admin/users/{id:int}/link": [],
     "POST /admin/users/{id:int}/sign-out": [],
     "POST /admin/users/{id:int}/remove": [],

@@ -12,7 +12,7 @@ from bridge.deadletters.accounts.account_session import SESSION_LASTS
 from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import ConsoleRefused
 from tests.servers.issuer import CLIENT, SECRET, Issuer, issuer
-from tests.web.site import sign_in, token
+from tests.web.site import Site, sign_in, token
 
 START = "/sign-in/oidc?then=/letters%3Fkey%3D4711"
 
@@ -370,3 +370,38 @@ def test_of_two_groups_consoles_each_lets_in_its_own_people_and_tokens(new_site,
     said = {"authorization": f"Bearer {secret}"}
     assert payments.browser().get("/api/v1/letters", headers=said).status_code == 200
     assert orders.browser().get("/api/v1/letters", headers=said).status_code == 401
+
+
+def test_the_issuer_says_which_topics_and_consumer_groups_somebody_sees(new_site, there):
+    claims = {"TOPICS_CLAIM": "desk.topics", "CONSUMER_GROUPS_CLAIM": "desk_groups"}
+    site = new_site(**settings(there, **{f"DEADLETTERS_OIDC_{name}": claim for name, claim in claims.items()}))
+    there.says(preferred_username="ann", groups=["all"], desk={"topics": ["payments.*", "refunds"]}, desk_groups="eu")
+    browser = signed_in(site, there)
+    assert "topics payments.*, refunds; consumer groups eu" in browser.get("/groups").text
+    (entry,) = site.console.desk.trail.page().entries
+    assert "as viewer, for topics payments.*, refunds; consumer groups eu; there:" in entry.said
+
+
+@pytest.mark.parametrize("claimed", [{}, {"desk": []}, {"desk": ""}, {"desk": {"a": 1}}, {"desk": [None, 7]}])
+def test_who_has_no_topics_by_the_issuer_does_not_get_in(new_site, there, claimed):
+    site = new_site(**settings(there, DEADLETTERS_OIDC_TOPICS_CLAIM="desk"))
+    there.says(preferred_username="ann", groups=["all"], **claimed)
+    browser = site.browser()
+    answer = browser.get(way_back(browser, there))
+    assert answer.status_code == 403
+    assert "see nothing here" in answer.text
+    assert browser.get("/groups").status_code == 303
+
+
+def test_a_session_of_before_the_claim_was_set_is_over(new_site, there):
+    site = new_site(**settings(there))
+    browser = signed_in(site, there)
+    assert browser.get("/groups").status_code == 200
+    later = Site(
+        site.console.desk.settings.environment.DEADLETTERS_DATABASE_URL,
+        **settings(there, DEADLETTERS_OIDC_TOPICS_CLAIM="desk"),
+    )
+    again = later.browser()
+    again.cookies.set(SESSION_COOKIE, browser.cookies[SESSION_COOKIE])
+    assert again.get("/groups").status_code == 303
+    later.close()

@@ -111,3 +111,33 @@ def token_of(site, name):
 def test_wrong_passwords_are_counted_by_the_address_that_the_proxy_has_seen(peer, forwarded, sender):
     proxy = TrustedProxy.from_environment(EnvironmentSettings.model_validate(FOR_ALL))
     assert proxy.sender(peer, Headers({"x-forwarded-for": forwarded} if forwarded else {})) == sender
+
+
+SCOPED = {**FOR_ALL, "DEADLETTERS_PROXY_TOPICS_HEADER": "X-Topics"}
+
+
+def test_the_proxy_says_which_topics_somebody_sees(new_site):
+    answer = ask(new_site(**SCOPED), PROXY, {**NAMED, "X-Topics": "payments.*, refunds"})
+    assert answer.status_code == 200
+    assert "topics payments.*, refunds" in answer.text
+
+
+@pytest.mark.parametrize("said", [{}, {"X-Topics": ""}, {"X-Topics": " , "}, {"X-Topics": "x" * 300}])
+def test_who_has_no_topics_by_the_proxy_sees_nothing(new_site, said):
+    answer = ask(new_site(**SCOPED), PROXY, {**NAMED, **said})
+    assert answer.status_code == 403
+    assert "does not say what you see" in answer.text
+
+
+def test_topics_that_a_browser_names_are_refused(new_site):
+    site = new_site(**SCOPED)
+    assert ask(site, "127.0.0.1", {"X-Topics": "*"}).status_code == 403
+    twice = [*NAMED.items(), ("X-Topics", "payments"), ("X-Topics", "*")]
+    assert ask(site, PROXY, twice).status_code == 403
+
+
+def test_an_admin_of_the_proxy_manages_accounts_if_all_topics_are_named(new_site):
+    said = {**SCOPED, "DEADLETTERS_PROXY_ROLE": "admin"}
+    for topics, status in (("*", 200), ("payments.*", 403)):
+        browser = new_site(**said).browser(sent_from=PROXY)
+        assert browser.get("/admin/users", headers={**NAMED, "X-Topics": topics}).status_code == status

@@ -74,6 +74,7 @@ ROLES = {
     "POST /admin/users": Role.ADMIN,
     "GET /admin/users/{id:int}": Role.ADMIN,
     "POST /admin/users/{id:int}/role": Role.ADMIN,
+    "POST /admin/users/{id:int}/scope": Role.ADMIN,
     "POST /admin/users/{id:int}/link": Role.ADMIN,
     "POST /admin/users/{id:int}/sign-out": Role.ADMIN,
     "POST /admin/users/{id:int}/remove": Role.ADMIN,

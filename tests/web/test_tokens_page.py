@@ -61,3 +61,12 @@ def test_what_is_no_token_is_refused_and_what_was_typed_is_still_there(site, adm
 
 def test_a_hostile_name_is_shown_harmless(admin):
     assert "<script>x" not in make(admin, name="<script>x</script>").text
+
+
+def test_a_token_is_made_for_some_topics(site, admin):
+    form = {"token": token(admin, "/admin/tokens"), "name": "deploy", "role": "viewer", "days": "30"}
+    assert admin.post("/admin/tokens", data={**form, "topics": " , "}).status_code == 400
+    admin.post("/admin/tokens", data={**form, "topics": "payments.*", "consumer_groups": "eu"})
+    (made,) = site.console.desk.tokens.all()
+    assert str(made.scope) == "topics payments.*; consumer groups eu"
+    assert "topics payments.*; consumer groups eu" in admin.get("/admin/tokens").text

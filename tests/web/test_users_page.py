@@ -6,6 +6,7 @@ import pytest
 
 from bridge.console.auth import passwords
 from bridge.deadletters.accounts.user_account import LINK_LASTS, Role
+from bridge.deadletters.model.letter_scope import LetterScope
 from bridge.errors import UserRefused
 from tests.web.site import PASSWORD, sign_in, token
 
@@ -245,3 +246,35 @@ def test_for_who_has_no_password_yet_a_wrong_one_takes_as_long(site, ada, monkey
     monkeypatch.setattr(passwords, "_verify_hash", verified)
     assert sign_in(site.browser(), "bob", "x").status_code == 403
     assert tried[0].startswith("$argon2")
+
+
+def test_an_admin_gives_somebody_topics_and_they_are_signed_out(site, ada):
+    assert invited(ada, topics="payments.*, refunds", consumer_groups="").status_code == 200
+    assert user(site, "bob").topics == "payments.* refunds"
+    assert "topics payments.*, refunds" in ada.get("/admin/users").text
+    site.user("eve", Role.OPERATOR)
+    eve = site.browser()
+    sign_in(eve, "eve")
+    assert eve.get("/groups").status_code == 200
+    changed = act(ada, site, "eve", "scope", was_topics="", was_groups="", topics="orders", consumer_groups="eu us")
+    assert changed.status_code == 303
+    assert (user(site, "eve").topics, user(site, "eve").consumer_groups) == ("orders", "eu us")
+    assert eve.get("/groups").status_code == 303
+    assert trailed(site)[0] == ("ada", "eve sees topics orders; consumer groups eu, us now, saw everything")
+
+
+def test_topics_that_somebody_changed_meanwhile_or_that_are_none_are_not_changed(site, ada):
+    site.user("eve", Role.OPERATOR)
+    late = act(ada, site, "eve", "scope", was_topics="refunds", was_groups="", topics="orders", consumer_groups="")
+    assert late.status_code == 409
+    assert "eve sees everything by now" in late.text
+    for wrong in (",", "x" * 300):
+        assert act(ada, site, "eve", "scope", topics=wrong).status_code == 400
+    assert act(ada, site, "ada", "scope", topics="orders").status_code == 400
+    assert (user(site, "eve").topics, user(site, "ada").topics) == ("", "")
+
+
+def test_the_first_user_sees_everything(site):
+    with pytest.raises(UserRefused, match="an admin who sees everything"):
+        site.console.desk.admins.invite("ada", Role.ADMIN, "x" * 43, "me", LetterScope(("orders",)))
+    assert site.console.desk.users.all() == []

@@ -1,6 +1,6 @@
 """The commands `bridge deadletters users` and `users tokens`: accounts and API tokens."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -12,6 +12,21 @@ from bridge.cli.deadletters.desk_access import open_desk, require_console
 from bridge.cli.deadletters.letter_printout import format_minute
 from bridge.formats.text_forms import format_time
 from bridge.inspection.terminal_output import make_cell, print_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bridge.deadletters.model.letter_scope import LetterScope
+
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option("--topics", help="Only the letters of these source topics: names with * for any characters."),
+]
+GroupsOption = Annotated[
+    list[str] | None,
+    typer.Option("--consumer-groups", help="Only the letters of these consumer groups, in the same way."),
+]
+
 
 tokens = typer.Typer(cls=ListGroup, no_args_is_help=False)
 
@@ -46,9 +61,10 @@ def tokens_list(context: typer.Context, as_json: ListJsonOption = False) -> None
             made, until = format_minute(each.at), format_minute(each.until)
             table.add_row(str(each.id), make_cell(each.name), each.role, made, make_cell(each.by), until, used)
         console.print(table)
+        _print_scopes((f"token {each.name}", each.scope) for each in found)
 
     data = [
-        {"id": each.id, "name": each.name, "role": each.role, "by": each.by}
+        {"id": each.id, "name": each.name, "role": each.role, "by": each.by, **_list_patterns(each.scope)}
         | {name: (at := getattr(each, name)) and format_time(at / 1000) for name in ("at", "until", "used_at")}
         for each in found
     ]
@@ -61,16 +77,22 @@ def tokens_make(
     name: Annotated[str, typer.Argument(help="Its purpose: the audit log names it.")],
     role: Annotated[RoleChoice, typer.Option("--role", help="Its permissions.")],
     days: Annotated[int, typer.Option("--days", help="Days until it expires, 366 at most.")] = 90,
+    topics: TopicsOption = None,
+    groups: GroupsOption = None,
     by: ByOption = "",
 ) -> None:
     """Create a token, and print its secret, alone, on standard output: it is shown only this time.
 
-    Example: bridge deadletters users tokens make deploy --role operator --days 30
+    Without --topics and --consumer-groups it sees the letters of all.
+
+    Example: bridge deadletters users tokens make deploy --role operator --days 30 --topics 'payments.*'
     """
     with open_desk(context, makes=True) as desk:
         from bridge.deadletters.accounts.user_account import Role
+        from bridge.deadletters.model.letter_scope import LetterScope
 
-        made, secret = desk.tokens.make(name, Role[role.name], by, days)
+        scope = LetterScope.parse(topics or [], groups or [])
+        made, secret = desk.tokens.make(name, Role[role.name], by, days, scope)
     typer.echo(
         f"token {made.id}, {made.name}, as {made.role} until {format_time(made.until / 1000)}: shown this once",
         err=True,
@@ -103,7 +125,7 @@ StdinOption = Annotated[
 
 @users.callback()
 def users_group() -> None:
-    """List the users of the console, add and remove them, and change their role or password.
+    """List the users of the console, add and remove them, and change their role, scope or password.
 
     A viewer reads; an operator also replays, edits, halts and resumes; an admin may do all. The audit log has it all.
 
@@ -130,8 +152,13 @@ def users_list(context: typer.Context, as_json: ListJsonOption = False) -> None:
         for each in found:
             table.add_row(make_cell(each.name), each.role, format_minute(each.at), make_cell(each.by))
         console.print(table)
+        _print_scopes((each.name, each.scope) for each in found)
 
-    data = [{"name": each.name, "role": each.role, "at": format_time(each.at / 1000), "by": each.by} for each in found]
+    data = [
+        {"name": each.name, "role": each.role, "at": format_time(each.at / 1000), "by": each.by}
+        | _list_patterns(each.scope)
+        for each in found
+    ]
     print_result(data, as_json, show)
 
 
@@ -141,19 +168,25 @@ def users_add(
     name: UserNameArgument,
     role: Annotated[RoleChoice, typer.Option("--role", help="Their permissions.")],
     from_stdin: StdinOption = False,
+    topics: TopicsOption = None,
+    groups: GroupsOption = None,
     by: ByOption = "",
 ) -> None:
     """Add a user. The password is asked for, or read from standard input; it is never an argument.
 
-    Example: bridge deadletters users add ann --role operator
+    Without --topics and --consumer-groups the user sees the letters of all. Both options may be repeated.
+
+    Example: bridge deadletters users add ann --role operator --topics 'payments.*'
     """
     require_console()
     from bridge.console.auth.passwords import hash_password
     from bridge.deadletters.accounts.user_account import Role
+    from bridge.deadletters.model.letter_scope import LetterScope
 
+    scope = LetterScope.parse(topics or [], groups or [])
     with open_desk(context, makes=True) as desk:
-        desk.users.add(name, Role[role.name], hash_password(name, _read_password(from_stdin)), by)
-    print_line(console, f"{name.strip().lower()} was added, as {role.value}")
+        desk.users.add(name, Role[role.name], hash_password(name, _read_password(from_stdin)), by, scope)
+    print_line(console, f"{name.strip().lower()} was added, as {role.value}" + (f", and sees {scope}" if scope else ""))
 
 
 @users.command("role")
@@ -172,6 +205,31 @@ def users_role(
 
         desk.users.give_role(name, Role[role.name], by)
     print_line(console, f"{name.strip().lower()} is {role.value} from now on, and was signed out")
+
+
+@users.command("scope")
+def users_scope(
+    context: typer.Context,
+    name: UserNameArgument,
+    topics: TopicsOption = None,
+    groups: GroupsOption = None,
+    everything: Annotated[bool, typer.Option("--everything", help="The letters of all from now on.")] = False,
+    by: ByOption = "",
+) -> None:
+    """Change the letters that a user sees and acts on. The user is signed out, and signs in again.
+
+    A letter must match a pattern of --topics and one of --consumer-groups; an option that is left out matches all.
+
+    Example: bridge deadletters users scope ann --topics 'payments.*' --topics refunds
+    """
+    if everything == bool(topics or groups):
+        raise typer.BadParameter("Name --topics, --consumer-groups or both; or --everything.")
+    with open_desk(context) as desk:
+        from bridge.deadletters.model.letter_scope import LetterScope
+
+        scope = LetterScope.parse(topics or [], groups or [])
+        desk.users.give_scope(name, scope, by)
+    print_line(console, f"{name.strip().lower()} sees {scope} from now on, and was signed out")
 
 
 @users.command("password")
@@ -199,6 +257,17 @@ def users_remove(context: typer.Context, name: UserNameArgument, by: ByOption = 
     with open_desk(context) as desk:
         desk.users.remove(name, by)
     print_line(console, f"{name.strip().lower()} was removed, and was signed out")
+
+
+def _print_scopes(scopes: "Iterable[tuple[str, LetterScope]]") -> None:
+    """Print who sees a part of the letters: a column would not fit."""
+    for name, scope in scopes:
+        if scope:
+            print_line(console, f"{name} sees {scope}")
+
+
+def _list_patterns(scope: "LetterScope") -> dict[str, list[str]]:
+    return {"topics": [*scope.topics], "consumer_groups": [*scope.consumer_groups]}
 
 
 def _read_password(from_stdin: bool) -> str:

@@ -46,7 +46,7 @@ from bridge.console.api.problem_details import (
 from bridge.console.api.schemas.groups_schema import OneGroup
 from bridge.console.api.schemas.plans_schema import OnePlan
 from bridge.console.auth import authentication
-from bridge.console.auth.authorization import ANONYMOUS, Principal, find_role_refusal
+from bridge.console.auth.authorization import ANONYMOUS, Principal, check_scope, find_role_refusal
 from bridge.console.auth.http_security import find_form_fault
 from bridge.console.bulk_actions import build_download_headers
 from bridge.deadletters.accounts.idempotency_key import AnsweredRequest
@@ -115,6 +115,7 @@ def _admit_request(request: Request, operation: Operation) -> Principal:
     who = asked.bearers.who(request.headers.get("authorization"), address)
     if refusal := find_role_refusal(who, operation.role):
         raise RequestRefused("forbidden", refusal)
+    check_scope(operation.scope, who, asked.desk, request.path_params)
     return who
 
 
@@ -130,9 +131,10 @@ async def _read_raw_body(request: Request) -> bytes:
 
 
 def _answer_request(request: Request, operation: Operation, who: Principal, raw: bytes) -> Response:
+    here = console.get_console(request).for_principal(who)
     asked = ApiRequest(
-        console=console.get_console(request),
-        desk=console.get_console(request).desk,
+        console=here,
+        desk=here.desk,
         who=who,
         path=request.path_params,
         given=api_operation.read_given(operation.query, operation.takes, request, raw),

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
 
 from bridge.console.api.schemas.common_schema import NoParameters, RequestModel, ResponseModel
-from bridge.console.auth.authorization import Principal
+from bridge.console.auth.authorization import Principal, ScopeRule
 from bridge.console.console import Console
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.accounts.user_account import Role
@@ -246,6 +246,7 @@ class Operation(NamedTuple):
         answer: runs in a thread; it may wait for the database and for the server that `waits` names.
         gives: the schema of the answer; `None`: bytes, of the type in `media`.
         takes: the schema of the body; `None`: no body.
+        scope: what it answers to a caller with a scope.
     """
 
     method: str
@@ -261,6 +262,7 @@ class Operation(NamedTuple):
     act: Effect | None
     media: str
     waits: WaitKind
+    scope: ScopeRule
 
 
 class OperationTable(list[Operation]):
@@ -275,6 +277,7 @@ class OperationTable(list[Operation]):
         waits: WaitKind = WaitKind.DATABASE,
         status: int = 200,
         media: str = "application/octet-stream",
+        scope: ScopeRule = ScopeRule.CLOSED,
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares a function as the answer of an operation.
 
@@ -290,9 +293,8 @@ class OperationTable(list[Operation]):
             gives = None if shapes["return"] is Download else shapes["return"]
             query, takes = shapes.get("query", NoParameters), shapes.get("body")
             summary = " ".join((answer.__doc__ or "").split())
-            self.append(
-                Operation(method, path, role, name, summary, answer, gives, query, takes, status, act, media, waits)
-            )
+            shown = (name, summary, answer, gives, query, takes, status, act, media, waits, scope)
+            self.append(Operation(method, path, role, *shown))
             return answer
 
         return add_operation

@@ -8,6 +8,7 @@ from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable,
 from bridge.console.api.schemas import groups_schema as shapes
 from bridge.console.api.schemas import letters_schema as letter_shapes
 from bridge.console.auth import permissions as may
+from bridge.console.auth.authorization import ScopeRule
 from bridge.console.decision_audit import build_group_version
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.inspection.failure_groups import GroupOrder, GroupState, RankedGroup
@@ -23,7 +24,7 @@ _STATUS: Final = WaitKind.STATUS
 _LIST: Final = "groups"
 
 
-@operations.declare("GET /groups", may.VIEW, "listGroups", waits=_STATUS)
+@operations.declare("GET /groups", may.VIEW, "listGroups", waits=_STATUS, scope=ScopeRule.NARROWED)
 def list_groups(asked: ApiRequest, query: shapes.GroupsQuery) -> shapes.Groups:
     """Return the groups that have letters of a filter."""
     found = asked.desk.groups.ranked(_read_group_filter(query), GroupOrder(query.order))
@@ -35,7 +36,7 @@ def list_groups(asked: ApiRequest, query: shapes.GroupsQuery) -> shapes.Groups:
     return shapes.Groups.model_validate({"items": items, "next": following})
 
 
-@operations.declare("GET /groups/{id:int}", may.VIEW, "getGroup", waits=_STATUS)
+@operations.declare("GET /groups/{id:int}", may.VIEW, "getGroup", waits=_STATUS, scope=ScopeRule.NARROWED)
 def show_group(asked: ApiRequest) -> shapes.OneGroup:
     """Return a group, and what to do with it next."""
     group = asked.desk.groups.one(asked.path["id"])
@@ -55,7 +56,12 @@ def show_group(asked: ApiRequest) -> shapes.OneGroup:
 
 
 @operations.declare(
-    "POST /groups/{id:int}/fixed", may.MARK_GROUP_FIXED, "markFixed", Effect(show_group, "must"), waits=_STATUS
+    "POST /groups/{id:int}/fixed",
+    may.MARK_GROUP_FIXED,
+    "markFixed",
+    Effect(show_group, "must"),
+    waits=_STATUS,
+    scope=ScopeRule.NARROWED,
 )
 def mark_fixed(asked: ApiRequest, body: shapes.Fixing) -> shapes.OneGroup:
     """Mark a group, or a cause of it, as fixed in a version: its letters go back once all workers have that."""
@@ -72,7 +78,12 @@ def mark_fixed(asked: ApiRequest, body: shapes.Fixing) -> shapes.OneGroup:
 
 
 @operations.declare(
-    "POST /groups/{id:int}/not-fixed", may.MARK_GROUP_FIXED, "unmarkFixed", Effect(show_group, "must"), waits=_STATUS
+    "POST /groups/{id:int}/not-fixed",
+    may.MARK_GROUP_FIXED,
+    "unmarkFixed",
+    Effect(show_group, "must"),
+    waits=_STATUS,
+    scope=ScopeRule.NARROWED,
 )
 def unmark_fixed(asked: ApiRequest, query: shapes.WhichCause) -> shapes.OneGroup:
     """Remove the mark of a group, or of one of its causes."""
@@ -90,7 +101,9 @@ def list_notes(asked: ApiRequest) -> letter_shapes.Notes:
     return letter_shapes.Notes.model_validate({"items": [each.to_data() for each in acts]})
 
 
-@operations.declare("POST /groups/{id:int}/notes", may.WRITE_NOTE, "noteOnGroup", Effect(list_notes))
+@operations.declare(
+    "POST /groups/{id:int}/notes", may.WRITE_NOTE, "noteOnGroup", Effect(list_notes), scope=ScopeRule.NARROWED
+)
 def note_on_group(asked: ApiRequest, body: letter_shapes.Noting) -> letter_shapes.Notes:
     """Add a note to a group."""
     said = body.said.strip()

@@ -7,7 +7,9 @@ from bridge.console.api import letter_json
 from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable
 from bridge.console.api.schemas import inspection_schema as shapes
 from bridge.console.auth import permissions as may
+from bridge.console.auth.authorization import ScopeRule
 from bridge.console.decision_audit import list_durability_warnings, note_decision
+from bridge.console.narrowed_status import ScopedView
 from bridge.console.thread_pools import WaitKind
 from bridge.errors import HaltRefused, PolicyRefused
 from bridge.formats.halt_scope import HaltScope
@@ -22,17 +24,19 @@ operations: Final = OperationTable()
 _SERVERS: Final = WaitKind.SERVERS
 
 
-@operations.declare("GET /halts", may.VIEW, "listHalts", waits=_SERVERS)
+@operations.declare("GET /halts", may.VIEW, "listHalts", waits=_SERVERS, scope=ScopeRule.NARROWED)
 def list_halts(asked: ApiRequest) -> shapes.Halts:
     """Return the topics, handlers and keys that are halted, and why."""
-    found = halts.read_halts(asked.desk.settings)
+    found, handlers = halts.read_halts(asked.desk.settings), handler_halt.read_handler_halts(asked.desk.settings)
     return shapes.Halts(
-        topics={topic: _redact_halt(asked, topic, halt) for topic, halt in found.items()},
-        handlers=[_redact_key(asked, each) for each in handler_halt.read_handler_halts(asked.desk.settings)],
+        topics={topic: _redact_halt(asked, topic, halt) for topic, halt in found.items() if _covers(asked, topic)},
+        handlers=[_redact_key(asked, each) for each in handlers if _covers(asked, each["topic"])],
     )
 
 
-@operations.declare("POST /topics/{topic}/halt", may.HALT_TOPIC, "haltTopic", Effect(), waits=_SERVERS)
+@operations.declare(
+    "POST /topics/{topic}/halt", may.HALT_TOPIC, "haltTopic", Effect(), waits=_SERVERS, scope=ScopeRule.TOPIC
+)
 def halt_topic(asked: ApiRequest, body: shapes.HaltDecision) -> shapes.Halted:
     """Halt a topic, or a handler or key of it: nothing of it runs until somebody resumes it."""
     desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(body.why), asked.who.name
@@ -52,7 +56,9 @@ def halt_topic(asked: ApiRequest, body: shapes.HaltDecision) -> shapes.Halted:
     return _answer_topic(asked, found)
 
 
-@operations.declare("POST /topics/{topic}/resume", may.RESUME_TOPIC, "resumeTopic", Effect(), waits=_SERVERS)
+@operations.declare(
+    "POST /topics/{topic}/resume", may.RESUME_TOPIC, "resumeTopic", Effect(), waits=_SERVERS, scope=ScopeRule.TOPIC
+)
 def resume_topic(asked: ApiRequest, body: shapes.HaltDecision) -> shapes.Halted:
     """Resume a topic, or a handler or key of it, from exactly where it stopped."""
     desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(body.why), asked.who.name
@@ -67,14 +73,15 @@ def resume_topic(asked: ApiRequest, body: shapes.HaltDecision) -> shapes.Halted:
     return _answer_topic(asked, found)
 
 
-@operations.declare("GET /policies", may.VIEW, "listPolicies", waits=_SERVERS)
+@operations.declare("GET /policies", may.VIEW, "listPolicies", waits=_SERVERS, scope=ScopeRule.NARROWED)
 def list_policies(asked: ApiRequest) -> shapes.Policies:
     """Return each handler's policy, and what was changed of it."""
     found = policies.read_policies(asked.desk.app, asked.desk.settings, asked.desk.routes)
-    return shapes.Policies.model_validate({"handlers": found})
+    view = ScopedView(asked.who.scope, asked.desk.settings.group, asked.console.whole_routes)
+    return shapes.Policies.model_validate({"handlers": {name: found[name] for name in found if name in view.whole}})
 
 
-@operations.declare("GET /policies/{name}", may.VIEW, "getPolicy", waits=_SERVERS)
+@operations.declare("GET /policies/{name}", may.VIEW, "getPolicy", waits=_SERVERS, scope=ScopeRule.WHOLE_HANDLER)
 def show_policy(asked: ApiRequest) -> shapes.Policy:
     """Return a handler's policy, and what was changed of it."""
     name = asked.path["name"]
@@ -82,7 +89,9 @@ def show_policy(asked: ApiRequest) -> shapes.Policy:
     return shapes.Policy.model_validate(found[name])
 
 
-@operations.declare("POST /policies/{name}", may.CHANGE_POLICY, "changePolicy", Effect(), waits=_SERVERS)
+@operations.declare(
+    "POST /policies/{name}", may.CHANGE_POLICY, "changePolicy", Effect(), waits=_SERVERS, scope=ScopeRule.WHOLE_HANDLER
+)
 def change_policy(asked: ApiRequest, body: shapes.Changing) -> shapes.Policy:
     """Change options of a handler's policy, for all workers."""
     desk, name = asked.desk, asked.path["name"]
@@ -101,12 +110,18 @@ def change_policy(asked: ApiRequest, body: shapes.Changing) -> shapes.Policy:
     return shapes.Policy.model_validate({**kept, "warnings": told})
 
 
-@operations.declare("POST /policies/{name}/simulate", may.CHANGE_POLICY, "simulatePolicy", waits=_SERVERS)
+@operations.declare(
+    "POST /policies/{name}/simulate", may.CHANGE_POLICY, "simulatePolicy", waits=_SERVERS, scope=ScopeRule.WHOLE_HANDLER
+)
 def simulate_policy(asked: ApiRequest, body: shapes.Trying) -> shapes.Simulation:
     """Return what a policy would have made of a handler's dead letters; nothing is changed."""
     wanted = asked.masks.check(letter_json.read_body_filter(body.letters))
     found = asked.desk.simulations.run(asked.path["name"], body.options, wanted)
     return shapes.Simulation.model_validate(found.to_data())
+
+
+def _covers(asked: ApiRequest, topic: str) -> bool:
+    return asked.who.scope.covers(topic, asked.desk.settings.group)
 
 
 def _redact_halt(asked: ApiRequest, topic: str, halt: Mapping[str, Any]) -> dict[str, Any]:

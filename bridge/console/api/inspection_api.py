@@ -9,6 +9,7 @@ from bridge.console.api.api_operation import ApiRequest, OperationTable
 from bridge.console.api.schemas import inspection_schema as shapes
 from bridge.console.audit_cache import AuditCount
 from bridge.console.auth import permissions as may
+from bridge.console.auth.authorization import ScopeRule
 from bridge.console.shown_record import mask_content, require_source_topic
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.model.letter_view import format_moment
@@ -21,7 +22,7 @@ _SERVERS: Final = WaitKind.SERVERS
 _AUDIT_LOG_LIST: Final = "trail"
 
 
-@operations.declare("GET /status", may.VIEW, "getStatus", waits=WaitKind.STATUS)
+@operations.declare("GET /status", may.VIEW, "getStatus", waits=WaitKind.STATUS, scope=ScopeRule.NARROWED)
 def show_status(asked: ApiRequest) -> shapes.Status:
     """Return what the group consumes and how far, and what needs a person."""
     found = asked.console.status_cache.read()
@@ -30,13 +31,13 @@ def show_status(asked: ApiRequest) -> shapes.Status:
     return shapes.Status.model_validate({**found.status, "asked_at": format_moment(found.at)})
 
 
-@operations.declare("GET /stats", may.VIEW, "getStats")
+@operations.declare("GET /stats", may.VIEW, "getStats", scope=ScopeRule.NARROWED)
 def show_stats(asked: ApiRequest) -> shapes.Stats:
     """Return the counts of all letters."""
     return shapes.Stats.model_validate(asked.desk.totals.stats().to_data())
 
 
-@operations.declare("GET /find", may.VIEW, "find", waits=_SERVERS)
+@operations.declare("GET /find", may.VIEW, "find", waits=_SERVERS, scope=ScopeRule.NARROWED)
 def find_record(asked: ApiRequest, query: shapes.FindQuery) -> shapes.Found:
     """Return where a record is now."""
     text, desk = " ".join(query.q.split()), asked.desk
@@ -64,7 +65,13 @@ def find_record(asked: ApiRequest, query: shapes.FindQuery) -> shapes.Found:
     )
 
 
-@operations.declare("GET /topics/{topic}/records/{partition:int}/{offset:int}", may.VIEW, "getRecord", waits=_SERVERS)
+@operations.declare(
+    "GET /topics/{topic}/records/{partition:int}/{offset:int}",
+    may.VIEW,
+    "getRecord",
+    waits=_SERVERS,
+    scope=ScopeRule.TOPIC,
+)
 def show_record(asked: ApiRequest) -> shapes.Record:
     """Return any record of a source topic, read from Kafka."""
     topic, partition, offset = (asked.path[name] for name in ("topic", "partition", "offset"))
@@ -87,13 +94,13 @@ def show_record(asked: ApiRequest) -> shapes.Record:
     )
 
 
-@operations.declare("GET /audit", may.VIEW, "listAudits")
+@operations.declare("GET /audit", may.VIEW, "listAudits", scope=ScopeRule.NARROWED)
 def list_audits(asked: ApiRequest) -> shapes.Audits:
     """Return the last audit of each topic since this console started."""
     return shapes.Audits(items=[_describe_audit(each) for each in asked.console.audit_cache.all()])
 
 
-@operations.declare("POST /audit/{topic}", may.COUNT_TOPICS, "audit", waits=_SERVERS)
+@operations.declare("POST /audit/{topic}", may.COUNT_TOPICS, "audit", waits=_SERVERS, scope=ScopeRule.TOPIC)
 def count_topic(asked: ApiRequest) -> shapes.Audit:
     """Count the fates of every offset of a topic now; it takes seconds."""
     if asked.desk.settings.ledger_url is None:
@@ -102,7 +109,7 @@ def count_topic(asked: ApiRequest) -> shapes.Audit:
     return _describe_audit(asked.console.audit_cache.count(asked.path["topic"]))
 
 
-@operations.declare("GET /trail", may.VIEW, "listTrail")
+@operations.declare("GET /trail", may.VIEW, "listTrail", scope=ScopeRule.NARROWED)
 def list_audit_log(asked: ApiRequest, query: shapes.TrailQuery) -> shapes.Trail:
     """Return the audit log, newest first."""
     page = asked.desk.trail.page(

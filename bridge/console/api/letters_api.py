@@ -5,12 +5,13 @@ from base64 import b64decode
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from bridge.console import bulk_actions
+from bridge.console import bulk_actions, record_lookup
 from bridge.console.api import api_operation, letter_json, plans_api
 from bridge.console.api.api_operation import NDJSON, ApiRequest, Download, Effect, OperationTable
 from bridge.console.api.schemas import inspection_schema, plans_schema
 from bridge.console.api.schemas import letters_schema as shapes
 from bridge.console.auth import permissions as may
+from bridge.console.auth.authorization import ScopeRule
 from bridge.console.bulk_actions import check_bulk_size
 from bridge.console.record_lookup import mask_last_errors
 from bridge.console.thread_pools import WaitKind
@@ -29,7 +30,7 @@ _LIST: Final = "letters"
 MAX_CHECKED_LETTERS = 10_000
 
 
-@operations.declare("GET /letters", may.VIEW, "listLetters")
+@operations.declare("GET /letters", may.VIEW, "listLetters", scope=ScopeRule.NARROWED)
 def list_letters(asked: ApiRequest, query: shapes.LettersQuery) -> shapes.Page:
     """Return the letters of a filter, newest first."""
     before = None if query.cursor is None else LetterCursor.read(api_operation.read_cursor(_LIST, query.cursor))
@@ -38,20 +39,20 @@ def list_letters(asked: ApiRequest, query: shapes.LettersQuery) -> shapes.Page:
     return shapes.Page(items=letter_json.write_letter_lines(asked, page.letters), next=following)
 
 
-@operations.declare("GET /letters/count", may.VIEW, "countLetters")
+@operations.declare("GET /letters/count", may.VIEW, "countLetters", scope=ScopeRule.NARROWED)
 def count_letters(asked: ApiRequest, query: shapes.Filter) -> shapes.Counted:
     """Return how many letters a filter means."""
     count = asked.desk.letters.count(asked.masks.check(letter_json.read_body_filter(query)))
     return shapes.Counted(count=count.number, exact=count.exact, among=count.among)
 
 
-@operations.declare("GET /letters/{id:int}", may.VIEW, "getLetter")
+@operations.declare("GET /letters/{id:int}", may.VIEW, "getLetter", scope=ScopeRule.NARROWED)
 def show_letter(asked: ApiRequest) -> shapes.Letter:
     """Return a letter with all that is known of it."""
     return letter_json.write_letter(asked, asked.desk.letters.one(asked.path["id"]))
 
 
-@operations.declare("GET /letters/{id:int}/value", may.VIEW, "getValue", waits=_SERVERS)
+@operations.declare("GET /letters/{id:int}/value", may.VIEW, "getValue", waits=_SERVERS, scope=ScopeRule.NARROWED)
 def send_value(asked: ApiRequest, query: shapes.ValueQuery) -> Download:
     """Return a letter's value, byte for byte."""
     found = letter_json.write_letter_value(asked, _read_with_value(asked, query), tokens=query.tokens)
@@ -64,18 +65,22 @@ def send_value(asked: ApiRequest, query: shapes.ValueQuery) -> Download:
     return Download(found, f"letter-{asked.path['id']}.bin")
 
 
-@operations.declare("GET /letters/{id:int}/elsewhere", may.VIEW, "getElsewhere", waits=_SERVERS)
+@operations.declare(
+    "GET /letters/{id:int}/elsewhere", may.VIEW, "getElsewhere", waits=_SERVERS, scope=ScopeRule.NARROWED
+)
 def show_sibling_deliveries(asked: ApiRequest) -> shapes.Elsewhere:
     """Return the fates of the same message for each handler; Kafka and the ledger are read."""
     desk, view = asked.desk, asked.masks.letter(asked.desk.letters.one(asked.path["id"]))
     it = view.letter.listed
+    if fault := record_lookup.find_scope_fault(desk, it.topic):
+        return shapes.Elsewhere(deliveries=[], unknown=fault)
     found = asked_elsewhere(desk.app, desk.settings, desk.routes, it.origin, it.topic, it.partition, it.offset)
     if isinstance(found, str):
         return shapes.Elsewhere(deliveries=[], unknown=found)
     return shapes.Elsewhere(deliveries=mask_last_errors(found, view.quotes), unknown=None)
 
 
-@operations.declare("POST /letters/{id:int}/check", may.EDIT_LETTER, "checkValue")
+@operations.declare("POST /letters/{id:int}/check", may.EDIT_LETTER, "checkValue", scope=ScopeRule.NARROWED)
 def check_value(asked: ApiRequest, body: shapes.Check) -> shapes.Verdict:
     """Return what a letter's handler says of another value."""
     editing = asked.desk.editing(asked.masks)
@@ -83,7 +88,7 @@ def check_value(asked: ApiRequest, body: shapes.Check) -> shapes.Verdict:
     return shapes.Verdict(ok=said.ok, why=said.why, upgraded=said.upgraded, difference=difference)
 
 
-@operations.declare("POST /letters/check", may.EDIT_LETTER, "checkLetters")
+@operations.declare("POST /letters/check", may.EDIT_LETTER, "checkLetters", scope=ScopeRule.NARROWED)
 def check_letters(asked: ApiRequest, body: plans_schema.Checking) -> plans_schema.Checked:
     """Return which of at most 10,000 letters their handlers would take now, as they are or after their `upgrade`."""
     wanted = asked.masks.check(letter_json.read_body_filter(body.letters))
@@ -97,7 +102,12 @@ def check_letters(asked: ApiRequest, body: plans_schema.Checking) -> plans_schem
 
 
 @operations.declare(
-    "POST /letters/{id:int}/edit", may.EDIT_LETTER, "editLetter", Effect(plans_api.show_made_plan), status=201
+    "POST /letters/{id:int}/edit",
+    may.EDIT_LETTER,
+    "editLetter",
+    Effect(plans_api.show_made_plan),
+    status=201,
+    scope=ScopeRule.NARROWED,
 )
 def plan_edit(asked: ApiRequest, body: shapes.Editing) -> plans_schema.OnePlan:
     """Make a plan that sends a letter back with another value; nothing is sent before the plan is applied."""
@@ -121,20 +131,26 @@ def list_notes(asked: ApiRequest) -> shapes.Notes:
     return shapes.Notes.model_validate({"items": [act.to_data() for act in letter.trail]})
 
 
-@operations.declare("POST /letters/{id:int}/notes", may.WRITE_NOTE, "noteOnLetter", Effect(list_notes))
+@operations.declare(
+    "POST /letters/{id:int}/notes", may.WRITE_NOTE, "noteOnLetter", Effect(list_notes), scope=ScopeRule.NARROWED
+)
 def note_on_letter(asked: ApiRequest, body: shapes.Noting) -> shapes.Notes:
     """Add a note to a letter."""
     asked.desk.notes.on_letters([asked.path["id"]], _require_note(body.said), asked.who.name)
     return list_notes(asked)
 
 
-@operations.declare("POST /letters/{id:int}/reopen", may.REOPEN_LETTER, "reopenLetter", Effect(show_letter))
+@operations.declare(
+    "POST /letters/{id:int}/reopen", may.REOPEN_LETTER, "reopenLetter", Effect(show_letter), scope=ScopeRule.NARROWED
+)
 def reopen(asked: ApiRequest, body: inspection_schema.Deciding) -> shapes.Letter:
     """Open a letter whose replay has an unknown end, since it did not run."""
     return _end(asked, body, asked.desk.unknown_ends.reopen)
 
 
-@operations.declare("POST /letters/{id:int}/resolve", may.RESOLVE_LETTER, "resolveLetter", Effect(show_letter))
+@operations.declare(
+    "POST /letters/{id:int}/resolve", may.RESOLVE_LETTER, "resolveLetter", Effect(show_letter), scope=ScopeRule.NARROWED
+)
 def resolve(asked: ApiRequest, body: inspection_schema.Deciding) -> shapes.Letter:
     """Resolve a letter whose replay has an unknown end, since it ran."""
     return _end(asked, body, asked.desk.unknown_ends.resolve)
@@ -180,7 +196,7 @@ def _require_note(said: str) -> str:
     return said
 
 
-@operations.declare("GET /letters/export", may.EXPORT, "exportLetters", media=NDJSON)
+@operations.declare("GET /letters/export", may.EXPORT, "exportLetters", media=NDJSON, scope=ScopeRule.NARROWED)
 def export_letters(asked: ApiRequest, query: shapes.Filter) -> Download:
     """Return letters as lines of JSON, oldest first, as `bridge deadletters export` writes them.
 
@@ -191,7 +207,7 @@ def export_letters(asked: ApiRequest, query: shapes.Filter) -> Download:
     return Download(lines, "letters.jsonl")
 
 
-@operations.declare("GET /trail/export", may.EXPORT, "exportTrail", media=NDJSON)
+@operations.declare("GET /trail/export", may.EXPORT, "exportTrail", media=NDJSON, scope=ScopeRule.NARROWED)
 def export_audit_log(asked: ApiRequest, query: inspection_schema.TrailExport) -> Download:
     """Return the whole audit log as lines of JSON, newest first."""
     lines = bulk_actions.start_stream(asked.desk.trail.lines(asked.who.name, query.by.strip(), query.what))

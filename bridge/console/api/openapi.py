@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 from bridge.console.api.api_operation import Operation, is_list_field
 from bridge.console.api.problem_details import API_ROOT, PROBLEM_JSON, PROBLEM_KINDS
 from bridge.console.api.schemas.common_schema import MAX_WHY, ProblemDetails
+from bridge.console.auth.authorization import ScopeRule
 
 _PATH_PART: Final = re.compile(r"{(\w+)(:int)?}")
 _SCHEMA_REFERENCE: Final = "#/components/schemas/{model}"
@@ -25,10 +26,13 @@ _COMMON_PROBLEMS: Final = (
     "fault",
     "unavailable",
 )
+#: What an operation says that is closed to tokens with a scope.
+_CLOSED: Final = " Not for a token that sees some topics or consumer groups alone."
 _DESCRIPTION: Final = """\
 The dead-letter store for programs. Send `Authorization: Bearer` with a token that
 `bridge deadletters users tokens make` has printed; its role says what it may (`x-role`): viewer, operator, admin, each
-all that those before may. An action needs an `Idempotency-Key`. Errors are problem details (RFC 9457)."""
+all that those before may. A token for some topics or consumer groups sees their letters alone, and acts on no
+others. An action needs an `Idempotency-Key`. Errors are problem details (RFC 9457)."""
 
 
 def describe_api(operations: Sequence[Operation]) -> dict[str, Any]:
@@ -76,7 +80,7 @@ def _describe_operation(each: Operation, shapes: dict[Any, Any]) -> dict[str, An
     made: dict[str, Any] = {
         "operationId": each.name,
         "summary": each.summary,
-        "description": f"Needs the role {each.role}.",
+        "description": f"Needs the role {each.role}.{_CLOSED if each.scope is ScopeRule.CLOSED else ''}",
         "x-role": str(each.role),
         "tags": [each.path.split("/")[1]],
         "parameters": [*_list_path_parameters(each), *_list_query_parameters(each), *_list_header_parameters(each)],

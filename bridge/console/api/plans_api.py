@@ -10,7 +10,7 @@ from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable,
 from bridge.console.api.schemas import plans_schema as shapes
 from bridge.console.api.schemas.common_schema import PageQuery
 from bridge.console.auth import permissions as may
-from bridge.console.auth.authorization import check_discard, check_discard_role, check_resumption
+from bridge.console.auth.authorization import ScopeRule, check_discard, check_discard_role, check_resumption
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.model import filter_syntax
 from bridge.deadletters.model.bulk_plan import (
@@ -37,7 +37,7 @@ _PLANS_LIST: Final = "plans"
 _ITEMS_LIST: Final = "items"
 
 
-@operations.declare("GET /plans", may.VIEW, "listPlans")
+@operations.declare("GET /plans", may.VIEW, "listPlans", scope=ScopeRule.NARROWED)
 def list_plans(asked: ApiRequest, query: PageQuery) -> shapes.Plans:
     """Return the plans, newest first."""
     limit = query.limit
@@ -63,7 +63,15 @@ def find_complete_plan(asked: ApiRequest) -> shapes.OnePlan | None:
     return None if plan.state is PlanState.MAKING else describe_plan(asked, plan.id)
 
 
-@operations.declare("POST /plans", may.MAKE_PLAN, "makePlan", Effect(count_made_plan), waits=_SERVERS, status=201)
+@operations.declare(
+    "POST /plans",
+    may.MAKE_PLAN,
+    "makePlan",
+    Effect(count_made_plan),
+    waits=_SERVERS,
+    status=201,
+    scope=ScopeRule.NARROWED,
+)
 def make_plan(asked: ApiRequest, body: shapes.Making) -> shapes.OnePlan:
     """Freeze which letters are to be replayed, discarded or archived, and preview it; nothing is done yet."""
     plan = asked.desk.plans.draft(
@@ -72,13 +80,13 @@ def make_plan(asked: ApiRequest, body: shapes.Making) -> shapes.OnePlan:
     return describe_plan(asked, plan.id)
 
 
-@operations.declare("GET /plans/{id:int}", may.VIEW, "getPlan")
+@operations.declare("GET /plans/{id:int}", may.VIEW, "getPlan", scope=ScopeRule.NARROWED)
 def show_plan(asked: ApiRequest) -> shapes.OnePlan:
     """Return a plan: its preview, or its progress."""
     return describe_plan(asked, asked.path["id"])
 
 
-@operations.declare("GET /plans/{id:int}/outcomes", may.VIEW, "listOutcomes")
+@operations.declare("GET /plans/{id:int}/outcomes", may.VIEW, "listOutcomes", scope=ScopeRule.NARROWED)
 def list_outcomes(asked: ApiRequest, query: shapes.OutcomesQuery) -> shapes.Outcomes:
     """Return the progress of each delivery of a plan."""
     limit, after = query.limit, api_operation.read_number_cursor(_ITEMS_LIST, query.cursor) or 0
@@ -92,7 +100,9 @@ def list_outcomes(asked: ApiRequest, query: shapes.OutcomesQuery) -> shapes.Outc
     return shapes.Outcomes.model_validate({"items": items, "next": following})
 
 
-@operations.declare("POST /plans/{id:int}/apply", may.APPLY_PLAN, "applyPlan", Effect(show_plan, "must"))
+@operations.declare(
+    "POST /plans/{id:int}/apply", may.APPLY_PLAN, "applyPlan", Effect(show_plan, "must"), scope=ScopeRule.NARROWED
+)
 def apply_plan(asked: ApiRequest, body: shapes.Applying) -> shapes.OnePlan:
     """Have `bridge deadletters record` apply or resume a plan.
 
@@ -114,7 +124,9 @@ def apply_plan(asked: ApiRequest, body: shapes.Applying) -> shapes.OnePlan:
     return show_plan(asked)
 
 
-@operations.declare("POST /plans/{id:int}/stop", may.STOP_PLAN, "stopPlan", Effect(show_plan, "may"))
+@operations.declare(
+    "POST /plans/{id:int}/stop", may.STOP_PLAN, "stopPlan", Effect(show_plan, "may"), scope=ScopeRule.NARROWED
+)
 def stop_plan(asked: ApiRequest, body: shapes.Stopping) -> shapes.OnePlan:
     """Stop a plan, or reject one that awaits a second person; letters that it has not reached stay as they are."""
     found = asked.desk.progress.read_progress(asked.path["id"])
@@ -171,7 +183,9 @@ MAX_REDRIVEN_DELIVERIES = 300_000
 _DIFFERENCES_LIST = "differences"
 
 
-@operations.declare("POST /plans/patch", may.MAKE_PLAN, "planPatch", Effect(find_complete_plan), status=201)
+@operations.declare(
+    "POST /plans/patch", may.MAKE_PLAN, "planPatch", Effect(find_complete_plan), status=201, scope=ScopeRule.NARROWED
+)
 def patch_letters(asked: ApiRequest, body: shapes.Patching) -> shapes.OnePlan:
     """Freeze what a JSON Patch makes of at most 20,000 open letters; nothing is sent yet.
 
@@ -213,7 +227,7 @@ def redrive_range(asked: ApiRequest, body: shapes.Redriving) -> shapes.OnePlan:
     return describe_plan(asked, plan.id)
 
 
-@operations.declare("GET /plans/{id:int}/differences", may.VIEW, "listDifferences")
+@operations.declare("GET /plans/{id:int}/differences", may.VIEW, "listDifferences", scope=ScopeRule.NARROWED)
 def list_differences(asked: ApiRequest, query: shapes.DifferencesQuery) -> shapes.Differences:
     """Return how a plan changes the values of its letters."""
     after = api_operation.read_number_cursor(_DIFFERENCES_LIST, query.cursor) or 0

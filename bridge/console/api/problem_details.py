@@ -21,6 +21,7 @@ from bridge.errors import (
     NoSuchLetter,
     NoSuchPlan,
     NoSuchRecord,
+    OutsideScope,
     PatchRefused,
     PlanChanged,
     PlanRefused,
@@ -29,6 +30,7 @@ from bridge.errors import (
     RequestRefused,
     RequestTakenOver,
     RequestUnderWay,
+    ScopeFault,
     UnknownHandler,
     UnknownTopic,
 )
@@ -77,6 +79,7 @@ _KINDS_OF_ERRORS: Final[tuple[tuple[type[BridgeError], str], ...]] = (
     (NoSuchLetter, "not-found"),
     (NoSuchPlan, "not-found"),
     (NoSuchRecord, "not-found"),
+    (OutsideScope, "forbidden"),
     (UnknownHandler, "not-found"),
     (UnknownTopic, "not-found"),
     (CopyRefused, "refused"),
@@ -90,6 +93,7 @@ _KINDS_OF_ERRORS: Final[tuple[tuple[type[BridgeError], str], ...]] = (
     (PlanRefused, "refused"),
     (PolicyRefused, "refused"),
     (RedriveRefused, "refused"),
+    (ScopeFault, "refused"),
 )
 _KINDS_OF_STATUS: Final = {400: "malformed", 403: "forbidden", 404: "not-found", 405: "method-not-allowed"}
 

@@ -32,9 +32,9 @@ def authenticate(asked: Console, request: Request) -> Principal:
     if proxied is None:
         found = asked.sessions.who(browser_session.read_session_cookie(request))
         return ANONYMOUS if found is None else found._replace(mark=asked.form_drafts.mark(found.name))
-    name, role = proxied
-    token = hmac.digest(_FORM_KEY, name.encode(), "sha256").hex()
-    return Principal(name, role, token, signs_out=False, mark=asked.form_drafts.mark(name))
+    token = hmac.digest(_FORM_KEY, proxied.name.encode(), "sha256").hex()
+    mark = asked.form_drafts.mark(proxied.name)
+    return Principal(proxied.name, proxied.role, token, signs_out=False, mark=mark, scope=proxied.scope)
 
 
 def redact_error(error: BridgeError, to: Principal) -> BridgeError:

@@ -7,15 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final, NamedTuple, Self
 
 from bridge.console.auth import permissions as may
 from bridge.deadletters.accounts.account_session import BY_LINK
 from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind
+from bridge.deadletters.model.letter_scope import EVERYTHING, LetterScope
 from bridge.deadletters.replay.plan_progress import PlanProgress
-from bridge.errors import PlanRefused
+from bridge.errors import OutsideScope, PlanRefused, UnknownHandler, UnknownTopic
 from bridge.settings import EnvironmentSettings
 from bridge.settings.masked_fields import read_mask_rules
 
@@ -28,6 +31,7 @@ class Principal(NamedTuple):
         token: the form token of its session; "" if nobody is signed in.
         issuer: the OpenID Connect issuer that signed it in; "": none.
         mark: identifies its forms after its session has ended (bridge.console.form_drafts).
+        scope: the letters that it may see.
         signs_out: whether it has a session here; not if a proxy signs it in.
     """
 
@@ -37,11 +41,12 @@ class Principal(NamedTuple):
     signs_out: bool = True
     mark: str = ""
     issuer: str = ""
+    scope: LetterScope = EVERYTHING
 
     @property
     def is_admin(self) -> bool:
-        """Return whether it is an admin."""
-        return self.role >= Role.ADMIN
+        """Return whether it is an admin who sees everything, and so manages accounts."""
+        return self.role >= Role.ADMIN and not self.scope
 
     @property
     def is_user(self) -> bool:
@@ -55,7 +60,7 @@ class Principal(NamedTuple):
 
     def __repr__(self) -> str:
         """Return the principal without its token and mark."""
-        return f"Principal(name={self.name!r}, role={self.role})"
+        return f"Principal(name={self.name!r}, role={self.role}, scope={self.scope})"
 
 
 #: The principal of a request without a sign-in.
@@ -67,6 +72,55 @@ def find_role_refusal(who: Principal, needed: Role) -> str | None:
     if who.role >= needed:
         return None
     return f"This needs the role {needed}; {who.name} has the role {who.role}."
+
+
+class ScopeRule(Enum):
+    """The answer of an address to a principal with a scope. An address that declares none is closed to it."""
+
+    CLOSED = auto()
+    """It is about all letters, or about the console itself."""
+    NARROWED = auto()
+    """It answers from the store and the status, which are narrowed to the scope."""
+    TOPIC = auto()
+    """It is about the topic in the address, which must be in the scope."""
+    HANDLER = auto()
+    """It is about the handler in the address, of which a topic must be in the scope."""
+    WHOLE_HANDLER = auto()
+    """The same, and all topics of the handler must be in the scope."""
+
+
+def check_scope(rule: ScopeRule, who: Principal, desk: DeadLetterService, path: Mapping[str, str]) -> None:
+    """Check that an address is open to the scope of a principal.
+
+    Parameters:
+        desk: the whole store.
+        path: the parts of the address.
+
+    Raises:
+        UnknownTopic, UnknownHandler: the topic or handler is outside the scope, or there is none.
+        OutsideScope: the address is closed to principals with a scope.
+    """
+    if not who.scope or rule is ScopeRule.NARROWED:
+        return
+    group = desk.settings.group
+    if rule is ScopeRule.CLOSED:
+        raise OutsideScope(
+            f"{who.name} sees some topics and consumer groups alone ({who.scope}), and this is about all of them: an "
+            "account without a scope can do it. Nothing was changed."
+        )
+    if rule is ScopeRule.TOPIC:
+        if not who.scope.covers(path["topic"], group):
+            raise UnknownTopic(f"No handler here names the topic {path['topic']!r}, and it is not halted.")
+        return
+    handler = desk.routes.handlers.get(path["name"])
+    covered = [] if handler is None else [who.scope.covers(topic, group) for topic in handler.topics]
+    if not any(covered):
+        raise UnknownHandler(f"No handler here is called {path['name']!r}.")
+    if rule is ScopeRule.WHOLE_HANDLER and not all(covered):
+        raise OutsideScope(
+            f"The handler {path['name']} also handles topics outside your scope, and this is about all of them: an "
+            "account without a scope can do it. Nothing was changed."
+        )
 
 
 def check_discard(plan: BulkPlan, who: Principal, form: Mapping[str, str]) -> None:

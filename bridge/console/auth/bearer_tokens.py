@@ -74,9 +74,8 @@ class BearerTokens:
                 _WRONG_TOKEN,
             )
         self._remember(secret)
-        return Principal(
-            name_token_user(token), Role.read(token.role) or Role.NOBODY, digest_secret(secret).hex(), signs_out=False
-        )
+        role, mark = Role.read(token.role) or Role.NOBODY, digest_secret(secret).hex()
+        return Principal(name_token_user(token), role, mark, signs_out=False, scope=token.scope)
 
     def _was_right(self, secret: str) -> bool:
         now = self.login_throttle.clock()

@@ -160,12 +160,22 @@ class BrowserSessions:
         if not cookie:
             return None
         found = self.desk.sessions.who(digest_cookie(cookie), self.clock())
-        return Principal(*found, derive_form_token(cookie)) if found else self._issued(cookie)
+        if found is None:
+            return self._issued(cookie)
+        return Principal(found.name, found.role, derive_form_token(cookie), scope=found.scope)
 
     def _issued(self, cookie: str) -> Principal | None:
-        issuer = self.desk.settings.environment.DEADLETTERS_OIDC_ISSUER
+        said = self.desk.settings.environment
+        issuer = said.DEADLETTERS_OIDC_ISSUER
         found = self.desk.issued.who(digest_cookie(cookie), issuer, self.clock()) if issuer else None
-        return Principal(*found, derive_form_token(cookie), issuer=issuer) if found else None
+        if found is None:
+            return None
+        # A session that began before the claim was set does not see everything: the claim is read at a sign-in.
+        if (said.DEADLETTERS_OIDC_TOPICS_CLAIM and not found.scope.topics) or (
+            said.DEADLETTERS_OIDC_CONSUMER_GROUPS_CLAIM and not found.scope.consumer_groups
+        ):
+            return None
+        return Principal(found.name, found.role, derive_form_token(cookie), issuer=issuer, scope=found.scope)
 
     def end(self, cookie: str | None) -> None:
         """Sign out."""

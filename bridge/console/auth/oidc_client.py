@@ -20,7 +20,7 @@ import httpcore2
 
 from bridge.bounded_request import REQUEST_ERRORS, Deadline, Where, open_answer
 from bridge.console.auth import oidc_token
-from bridge.console.auth.oidc_token import SignInState, SignInStates
+from bridge.console.auth.oidc_token import ScopeClaims, SignInState, SignInStates
 from bridge.deadletters.accounts.account_session import IssuedPerson
 from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import IssuerUnavailable, SignInRefused, TooManySignIn
@@ -276,6 +276,7 @@ class OidcSignIn:
 
     Parameters:
         claim, roles, default: the claim with the role, the role for each of its values, and the role of other users.
+        scopes: the claims with the topics and consumer groups that a user sees.
     """
 
     issuer: OidcIssuer
@@ -283,6 +284,7 @@ class OidcSignIn:
     claim: str
     roles: Mapping[str, str]
     default: Role
+    scopes: ScopeClaims
 
     @classmethod
     def from_environment(cls, said: EnvironmentSettings, clock: Callable[[], int]) -> "OidcSignIn":
@@ -300,6 +302,7 @@ class OidcSignIn:
             said.DEADLETTERS_OIDC_ROLE_CLAIM,
             read_claimed_roles(said.DEADLETTERS_OIDC_ROLES),
             Role.read(said.DEADLETTERS_OIDC_ROLE) or Role.NOBODY,
+            ScopeClaims(said.DEADLETTERS_OIDC_TOPICS_CLAIM, said.DEADLETTERS_OIDC_CONSUMER_GROUPS_CLAIM),
         )
 
     @property
@@ -342,4 +345,4 @@ class OidcSignIn:
                 f"The issuer has not signed you in: {word if _ERROR_CODE.fullmatch(word) else 'it sent no code'}."
             )
         found = self.issuer.claims(begun, said["code"])
-        return oidc_token.read_person(found, self.claim, self.roles, self.default), begun.then
+        return oidc_token.read_person(found, self.claim, self.roles, self.default, self.scopes), begun.then

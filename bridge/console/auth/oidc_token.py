@@ -19,7 +19,8 @@ from joserfc.jws import JWSRegistry
 
 from bridge.deadletters.accounts.account_session import IssuedPerson
 from bridge.deadletters.accounts.user_account import Role
-from bridge.errors import SignInRefused
+from bridge.deadletters.model.letter_scope import LetterScope, read_patterns
+from bridge.errors import ScopeFault, SignInRefused
 
 #: The ms within which a sign-in must end.
 STATE_MS: Final = 600_000
@@ -230,16 +231,26 @@ _NAME_CLAIMS: Final = ("preferred_username", "email", "name", "sub")
 _LONGEST_NAME: Final = 80
 
 
-def read_person(claims: Mapping[str, Any], claim: str, roles: Mapping[str, str], default: Role) -> IssuedPerson:
+class ScopeClaims(NamedTuple):
+    """The claims with the patterns of topics and of consumer groups that a user sees; "": all."""
+
+    topics: str = ""
+    consumer_groups: str = ""
+
+
+def read_person(
+    claims: Mapping[str, Any], claim: str, roles: Mapping[str, str], default: Role, scopes: ScopeClaims
+) -> IssuedPerson:
     """Return the user who signs in, from verified claims.
 
     Parameters:
         claim: the claim with the role; a `.` leads into an object.
         roles: the role for each of its values.
         default: the role without such a value; NOBODY: the sign-in is refused.
+        scopes: a claim that is set and missing covers nothing: the sign-in is refused.
 
     Raises:
-        SignInRefused: the user has no role.
+        SignInRefused: the user has no role, or sees nothing.
     """
     name = name_person(claims)
     role = max(
@@ -251,7 +262,30 @@ def read_person(claims: Mapping[str, Any], claim: str, roles: Mapping[str, str],
             f"You are signed in there as {name}, and have no role here: the claim {claim} has none of the values that "
             "give one. Whoever keeps the console's settings (DEADLETTERS_OIDC_ROLES), or your groups, can change that."
         )
-    return IssuedPerson(claims["iss"], claims["sub"], name, role)
+    return IssuedPerson(claims["iss"], claims["sub"], name, role, _read_scope(claims, scopes, name))
+
+
+def _read_scope(claims: Mapping[str, Any], scopes: ScopeClaims, name: str) -> LetterScope:
+    """Return the scope in two claims. A claim that is set in the settings and missing covers nothing.
+
+    Raises:
+        SignInRefused: it covers nothing, or a pattern is invalid.
+    """
+    fields = ((scopes.topics, "topics"), (scopes.consumer_groups, "consumer groups"))
+    try:
+        return LetterScope(
+            *(
+                read_patterns(_list_claim_values(claims, claim) or [""], words) if claim else ()
+                for claim, words in fields
+            )
+        )
+    except ScopeFault as error:
+        claimed = " or ".join(filter(None, scopes))
+        raise SignInRefused(
+            f"You are signed in there as {name}, and see nothing here (claim {claimed}): {error} Whoever keeps the "
+            "console's settings (DEADLETTERS_OIDC_TOPICS_CLAIM, DEADLETTERS_OIDC_CONSUMER_GROUPS_CLAIM), or your "
+            "account there, can change that."
+        ) from None
 
 
 def name_person(claims: Mapping[str, Any]) -> str:

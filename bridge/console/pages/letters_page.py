@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from bridge.console import bulk_actions, console, filter_address
+from bridge.console import bulk_actions, console, filter_address, record_lookup
 from bridge.console.auth import permissions as may
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
@@ -386,6 +386,8 @@ def _find_neighbours(request: Request, letter: LetterView) -> tuple[str | None, 
 
 def _find_sibling_deliveries(desk: DeadLetterService, view: MaskedView) -> object:
     listed = view.letter.listed
+    if fault := record_lookup.find_scope_fault(desk, listed.topic):
+        return fault
     deliveries = find_sibling_deliveries(
         desk.app, desk.settings, desk.routes, listed.origin, listed.topic, listed.partition, listed.offset
     )

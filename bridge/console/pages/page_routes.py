@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from bridge.console import console
 from bridge.console.auth import authentication
 from bridge.console.auth import permissions as may
-from bridge.console.auth.authorization import Principal
+from bridge.console.auth.authorization import Principal, ScopeRule
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import (
@@ -65,8 +65,12 @@ def stream_events(request: Request) -> Response:
     # Nginx would buffer events.
     headers = {"x-accel-buffering": "no"}
     # Viewers who see the same share a snapshot.
+    who = console.get_principal(request)
     name = f"{of} masked" if masks else of
-    goes_on = partial(_is_same_session, request, console.get_principal(request), masks)
+    if who.scope:
+        # A plan without letters is shown to its maker alone.
+        name = f"{name} {who.scope!r} {who.name}"
+    goes_on = partial(_is_same_session, request, who, masks)
     events = here.live.stream(name, make, pace, waits, goes_on, release=console.compute_release())
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
@@ -82,6 +86,7 @@ class PageRoute(NamedTuple):
 
     Attributes:
         method: GET shows and changes nothing; POST acts and requires the form token.
+        scope: what it answers to a principal with a scope.
         answer: runs in a thread; it may wait for the database and for the server that `waits` names.
         form: the address of the form that is sent here: after a new sign-in the user returns there, with the typed
             values. `{from}` stands for the form's own field. "": the form is not kept.
@@ -93,14 +98,36 @@ class PageRoute(NamedTuple):
     answer: Callable[[Request], Response]
     form: str = ""
     waits: WaitKind = WaitKind.DATABASE
+    scope: ScopeRule = ScopeRule.CLOSED
 
 
 PAGE_ROUTES: Final = (
-    PageRoute("/", "GET", may.VIEW, overview_page.show_overview, waits=WaitKind.STATUS),
-    PageRoute("/topics/{topic}", "GET", may.VIEW, topic_page.show_topic, waits=WaitKind.STATUS),
-    PageRoute("/topics/{topic}/decisions", "GET", may.VIEW, topic_page.show_decisions, waits=WaitKind.SERVERS),
-    PageRoute("/topics/{topic}/blocking", "GET", may.VIEW, blocking_rows.show_blocking, waits=WaitKind.SERVERS),
-    PageRoute("/topics/{topic}/halt", "GET", may.HALT_TOPIC, halt_page.show_halt_form, waits=WaitKind.SERVERS),
+    PageRoute("/", "GET", may.VIEW, overview_page.show_overview, waits=WaitKind.STATUS, scope=ScopeRule.NARROWED),
+    PageRoute("/topics/{topic}", "GET", may.VIEW, topic_page.show_topic, waits=WaitKind.STATUS, scope=ScopeRule.TOPIC),
+    PageRoute(
+        "/topics/{topic}/decisions",
+        "GET",
+        may.VIEW,
+        topic_page.show_decisions,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
+    ),
+    PageRoute(
+        "/topics/{topic}/blocking",
+        "GET",
+        may.VIEW,
+        blocking_rows.show_blocking,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
+    ),
+    PageRoute(
+        "/topics/{topic}/halt",
+        "GET",
+        may.HALT_TOPIC,
+        halt_page.show_halt_form,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
+    ),
     PageRoute(
         "/topics/{topic}/halt",
         "POST",
@@ -108,8 +135,16 @@ PAGE_ROUTES: Final = (
         halt_page.halt_topic,
         "/topics/{topic}/halt",
         waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
     ),
-    PageRoute("/topics/{topic}/resume", "GET", may.RESUME_TOPIC, halt_page.show_halt_form, waits=WaitKind.SERVERS),
+    PageRoute(
+        "/topics/{topic}/resume",
+        "GET",
+        may.RESUME_TOPIC,
+        halt_page.show_halt_form,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
+    ),
     PageRoute(
         "/topics/{topic}/resume",
         "POST",
@@ -117,6 +152,7 @@ PAGE_ROUTES: Final = (
         halt_page.resume_topic,
         "/topics/{topic}/resume",
         waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
     ),
     PageRoute(
         "/topics/{topic}/records/{partition:int}/{offset:int}",
@@ -124,6 +160,7 @@ PAGE_ROUTES: Final = (
         may.VIEW,
         record_page.show_record,
         waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
     ),
     PageRoute(
         "/topics/{topic}/records/{partition:int}/{offset:int}/content",
@@ -131,6 +168,7 @@ PAGE_ROUTES: Final = (
         may.VIEW,
         record_page.show_content,
         waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
     ),
     PageRoute(
         "/topics/{topic}/records/{partition:int}/{offset:int}/good",
@@ -138,9 +176,19 @@ PAGE_ROUTES: Final = (
         may.VIEW,
         record_page.compare_record,
         waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
     ),
-    PageRoute("/handlers/{name}", "GET", may.VIEW, handler_page.show_handler, waits=WaitKind.STATUS),
-    PageRoute("/handlers/{name}/policy", "GET", may.VIEW, handler_page.show_policy_form, waits=WaitKind.SERVERS),
+    PageRoute(
+        "/handlers/{name}", "GET", may.VIEW, handler_page.show_handler, waits=WaitKind.STATUS, scope=ScopeRule.HANDLER
+    ),
+    PageRoute(
+        "/handlers/{name}/policy",
+        "GET",
+        may.VIEW,
+        handler_page.show_policy_form,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.WHOLE_HANDLER,
+    ),
     PageRoute(
         "/handlers/{name}/policy",
         "POST",
@@ -148,20 +196,57 @@ PAGE_ROUTES: Final = (
         handler_page.change_policy,
         "/handlers/{name}/policy",
         waits=WaitKind.SERVERS,
+        scope=ScopeRule.WHOLE_HANDLER,
     ),
-    PageRoute("/find", "GET", may.VIEW, find_page.show_find, waits=WaitKind.SERVERS),
-    PageRoute("/audit", "GET", may.VIEW, audit_page.show_audit),
-    PageRoute("/audit", "POST", may.COUNT_TOPICS, audit_page.count_topics, waits=WaitKind.SERVERS),
-    PageRoute("/audit/{topic}", "POST", may.COUNT_TOPICS, audit_page.count_topics, waits=WaitKind.SERVERS),
-    PageRoute("/groups", "GET", may.VIEW, groups_page.list_groups, waits=WaitKind.STATUS),
-    PageRoute("/groups/fixed", "GET", may.MARK_GROUP_FIXED, groups_page.show_fixed_groups, waits=WaitKind.STATUS),
+    PageRoute("/find", "GET", may.VIEW, find_page.show_find, waits=WaitKind.SERVERS, scope=ScopeRule.NARROWED),
+    PageRoute("/audit", "GET", may.VIEW, audit_page.show_audit, scope=ScopeRule.NARROWED),
     PageRoute(
-        "/groups/fixed", "POST", may.MARK_GROUP_FIXED, groups_page.mark_groups_fixed, "{from}", waits=WaitKind.STATUS
+        "/audit", "POST", may.COUNT_TOPICS, audit_page.count_topics, waits=WaitKind.SERVERS, scope=ScopeRule.NARROWED
     ),
-    PageRoute("/groups/{id:int}", "GET", may.VIEW, groups_page.show_group, waits=WaitKind.STATUS),
-    PageRoute("/groups/{id:int}/common", "GET", may.VIEW, groups_page.show_common, waits=WaitKind.SERVERS),
     PageRoute(
-        "/groups/{id:int}/fixed", "GET", may.MARK_GROUP_FIXED, groups_page.show_fixed_form, waits=WaitKind.STATUS
+        "/audit/{topic}",
+        "POST",
+        may.COUNT_TOPICS,
+        audit_page.count_topics,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.TOPIC,
+    ),
+    PageRoute("/groups", "GET", may.VIEW, groups_page.list_groups, waits=WaitKind.STATUS, scope=ScopeRule.NARROWED),
+    PageRoute(
+        "/groups/fixed",
+        "GET",
+        may.MARK_GROUP_FIXED,
+        groups_page.show_fixed_groups,
+        waits=WaitKind.STATUS,
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute(
+        "/groups/fixed",
+        "POST",
+        may.MARK_GROUP_FIXED,
+        groups_page.mark_groups_fixed,
+        "{from}",
+        waits=WaitKind.STATUS,
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute(
+        "/groups/{id:int}", "GET", may.VIEW, groups_page.show_group, waits=WaitKind.STATUS, scope=ScopeRule.NARROWED
+    ),
+    PageRoute(
+        "/groups/{id:int}/common",
+        "GET",
+        may.VIEW,
+        groups_page.show_common,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute(
+        "/groups/{id:int}/fixed",
+        "GET",
+        may.MARK_GROUP_FIXED,
+        groups_page.show_fixed_form,
+        waits=WaitKind.STATUS,
+        scope=ScopeRule.NARROWED,
     ),
     PageRoute(
         "/groups/{id:int}/fixed",
@@ -170,57 +255,145 @@ PAGE_ROUTES: Final = (
         groups_page.mark_fixed,
         "/groups/{id}/fixed",
         waits=WaitKind.STATUS,
+        scope=ScopeRule.NARROWED,
     ),
-    PageRoute("/groups/{id:int}/not-fixed", "POST", may.MARK_GROUP_FIXED, groups_page.unmark_fixed, "/groups/{id}"),
-    PageRoute("/groups/{id:int}/note", "POST", may.WRITE_NOTE, groups_page.note_on_group, "/groups/{id}#h-trail"),
-    PageRoute("/letters", "GET", may.VIEW, letters_page.list_letters),
-    PageRoute("/letters/export", "POST", may.EXPORT, letters_page.export_letters),
-    PageRoute("/letters/{id:int}", "GET", may.VIEW, letters_page.show_letter),
-    PageRoute("/letters/{id:int}/value", "GET", may.VIEW, letters_page.download_value, waits=WaitKind.SERVERS),
     PageRoute(
-        "/letters/{id:int}/elsewhere", "GET", may.VIEW, letters_page.show_sibling_deliveries, waits=WaitKind.SERVERS
+        "/groups/{id:int}/not-fixed",
+        "POST",
+        may.MARK_GROUP_FIXED,
+        groups_page.unmark_fixed,
+        "/groups/{id}",
+        scope=ScopeRule.NARROWED,
     ),
-    PageRoute("/letters/{id:int}/good", "GET", may.VIEW, record_page.compare_letter, waits=WaitKind.SERVERS),
-    PageRoute("/letters/{id:int}/notes", "POST", may.WRITE_NOTE, letters_page.note_on_letter, "/letters/{id}#note"),
-    PageRoute("/letters/{id:int}/reopen", "POST", may.REOPEN_LETTER, letters_page.reopen, "/letters/{id}#end"),
-    PageRoute("/letters/{id:int}/resolve", "POST", may.RESOLVE_LETTER, letters_page.resolve, "/letters/{id}#end"),
-    PageRoute("/letters/{id:int}/edit", "GET", may.EDIT_LETTER, edit_page.show_edit_form),
-    PageRoute("/letters/{id:int}/edit", "POST", may.EDIT_LETTER, edit_page.send_edit, "/letters/{id}/edit"),
-    PageRoute("/letters/{id:int}/check", "POST", may.EDIT_LETTER, edit_page.check_edit),
-    PageRoute("/plans", "GET", may.VIEW, plans_page.list_plans),
-    PageRoute("/plans/new", "POST", may.MAKE_PLAN, plans_page.draft_plan, "{from}", waits=WaitKind.SERVERS),
-    PageRoute("/plans/patch", "GET", may.MAKE_PLAN, edit_page.show_patch_form),
-    PageRoute("/plans/patch", "POST", may.MAKE_PLAN, edit_page.make_patch, "{from}"),
-    PageRoute("/plans/patch/check", "POST", may.MAKE_PLAN, edit_page.check_patch),
-    PageRoute("/plans/{id:int}", "GET", may.VIEW, plans_page.show_plan),
-    PageRoute("/plans/{id:int}/differences", "GET", may.VIEW, plans_page.show_differences),
-    PageRoute("/plans/{id:int}/apply", "POST", may.APPLY_PLAN, plans_page.apply_plan, "/plans/{id}"),
-    PageRoute("/plans/{id:int}/stop", "POST", may.STOP_PLAN, plans_page.stop_plan, "/plans/{id}"),
-    PageRoute("/events", "GET", may.VIEW, stream_events),
-    PageRoute("/sign-in", "GET", may.SIGN_IN, sign_in_page.show_sign_in),
-    PageRoute("/sign-in", "POST", may.SIGN_IN, sign_in_page.sign_in),
-    PageRoute("/sign-in/oidc", "GET", may.SIGN_IN, sign_in_page.begin_oidc, waits=WaitKind.ISSUER),
-    PageRoute("/sign-in/oidc/back", "GET", may.SIGN_IN, sign_in_page.finish_oidc, waits=WaitKind.ISSUER),
-    PageRoute("/sign-in/{token}", "GET", may.SIGN_IN, sign_in_page.show_link),
-    PageRoute("/sign-in/{token}", "POST", may.SIGN_IN, sign_in_page.sign_in_by_link),
-    PageRoute("/account", "GET", may.VIEW, account_page.show_account),
-    PageRoute("/account/password", "POST", may.CHANGE_OWN_ACCOUNT, account_page.change_password),
-    PageRoute("/account/sign-out", "POST", may.CHANGE_OWN_ACCOUNT, account_page.sign_out_everywhere),
+    PageRoute(
+        "/groups/{id:int}/note",
+        "POST",
+        may.WRITE_NOTE,
+        groups_page.note_on_group,
+        "/groups/{id}#h-trail",
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute("/letters", "GET", may.VIEW, letters_page.list_letters, scope=ScopeRule.NARROWED),
+    PageRoute("/letters/export", "POST", may.EXPORT, letters_page.export_letters, scope=ScopeRule.NARROWED),
+    PageRoute("/letters/{id:int}", "GET", may.VIEW, letters_page.show_letter, scope=ScopeRule.NARROWED),
+    PageRoute(
+        "/letters/{id:int}/value",
+        "GET",
+        may.VIEW,
+        letters_page.download_value,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute(
+        "/letters/{id:int}/elsewhere",
+        "GET",
+        may.VIEW,
+        letters_page.show_sibling_deliveries,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute(
+        "/letters/{id:int}/good",
+        "GET",
+        may.VIEW,
+        record_page.compare_letter,
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute(
+        "/letters/{id:int}/notes",
+        "POST",
+        may.WRITE_NOTE,
+        letters_page.note_on_letter,
+        "/letters/{id}#note",
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute(
+        "/letters/{id:int}/reopen",
+        "POST",
+        may.REOPEN_LETTER,
+        letters_page.reopen,
+        "/letters/{id}#end",
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute(
+        "/letters/{id:int}/resolve",
+        "POST",
+        may.RESOLVE_LETTER,
+        letters_page.resolve,
+        "/letters/{id}#end",
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute("/letters/{id:int}/edit", "GET", may.EDIT_LETTER, edit_page.show_edit_form, scope=ScopeRule.NARROWED),
+    PageRoute(
+        "/letters/{id:int}/edit",
+        "POST",
+        may.EDIT_LETTER,
+        edit_page.send_edit,
+        "/letters/{id}/edit",
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute("/letters/{id:int}/check", "POST", may.EDIT_LETTER, edit_page.check_edit, scope=ScopeRule.NARROWED),
+    PageRoute("/plans", "GET", may.VIEW, plans_page.list_plans, scope=ScopeRule.NARROWED),
+    PageRoute(
+        "/plans/new",
+        "POST",
+        may.MAKE_PLAN,
+        plans_page.draft_plan,
+        "{from}",
+        waits=WaitKind.SERVERS,
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute("/plans/patch", "GET", may.MAKE_PLAN, edit_page.show_patch_form, scope=ScopeRule.NARROWED),
+    PageRoute("/plans/patch", "POST", may.MAKE_PLAN, edit_page.make_patch, "{from}", scope=ScopeRule.NARROWED),
+    PageRoute("/plans/patch/check", "POST", may.MAKE_PLAN, edit_page.check_patch, scope=ScopeRule.NARROWED),
+    PageRoute("/plans/{id:int}", "GET", may.VIEW, plans_page.show_plan, scope=ScopeRule.NARROWED),
+    PageRoute("/plans/{id:int}/differences", "GET", may.VIEW, plans_page.show_differences, scope=ScopeRule.NARROWED),
+    PageRoute(
+        "/plans/{id:int}/apply", "POST", may.APPLY_PLAN, plans_page.apply_plan, "/plans/{id}", scope=ScopeRule.NARROWED
+    ),
+    PageRoute(
+        "/plans/{id:int}/stop", "POST", may.STOP_PLAN, plans_page.stop_plan, "/plans/{id}", scope=ScopeRule.NARROWED
+    ),
+    PageRoute("/events", "GET", may.VIEW, stream_events, scope=ScopeRule.NARROWED),
+    PageRoute("/sign-in", "GET", may.SIGN_IN, sign_in_page.show_sign_in, scope=ScopeRule.NARROWED),
+    PageRoute("/sign-in", "POST", may.SIGN_IN, sign_in_page.sign_in, scope=ScopeRule.NARROWED),
+    PageRoute(
+        "/sign-in/oidc", "GET", may.SIGN_IN, sign_in_page.begin_oidc, waits=WaitKind.ISSUER, scope=ScopeRule.NARROWED
+    ),
+    PageRoute(
+        "/sign-in/oidc/back",
+        "GET",
+        may.SIGN_IN,
+        sign_in_page.finish_oidc,
+        waits=WaitKind.ISSUER,
+        scope=ScopeRule.NARROWED,
+    ),
+    PageRoute("/sign-in/{token}", "GET", may.SIGN_IN, sign_in_page.show_link, scope=ScopeRule.NARROWED),
+    PageRoute("/sign-in/{token}", "POST", may.SIGN_IN, sign_in_page.sign_in_by_link, scope=ScopeRule.NARROWED),
+    PageRoute("/account", "GET", may.VIEW, account_page.show_account, scope=ScopeRule.NARROWED),
+    PageRoute(
+        "/account/password", "POST", may.CHANGE_OWN_ACCOUNT, account_page.change_password, scope=ScopeRule.NARROWED
+    ),
+    PageRoute(
+        "/account/sign-out", "POST", may.CHANGE_OWN_ACCOUNT, account_page.sign_out_everywhere, scope=ScopeRule.NARROWED
+    ),
     PageRoute("/admin/users", "GET", may.MANAGE_USERS, users_page.list_users),
     PageRoute("/admin/users", "POST", may.MANAGE_USERS, users_page.invite_user, "/admin/users"),
     PageRoute("/admin/users/{id:int}", "GET", may.MANAGE_USERS, users_page.show_user),
     PageRoute("/admin/users/{id:int}/role", "POST", may.MANAGE_USERS, users_page.change_role, "/admin/users/{id}"),
+    PageRoute("/admin/users/{id:int}/scope", "POST", may.MANAGE_USERS, users_page.change_scope, "/admin/users/{id}"),
     PageRoute("/admin/users/{id:int}/link", "POST", may.MANAGE_USERS, users_page.renew_link, "/admin/users/{id}"),
     PageRoute(
         "/admin/users/{id:int}/sign-out", "POST", may.MANAGE_USERS, users_page.sign_out_user, "/admin/users/{id}"
     ),
     PageRoute("/admin/users/{id:int}/remove", "POST", may.MANAGE_USERS, users_page.remove_user, "/admin/users/{id}"),
     PageRoute("/admin/issued/sign-out", "POST", may.MANAGE_USERS, users_page.sign_out_issued_users),
-    PageRoute("/welcome/{id:int}/{token}", "GET", may.SIGN_IN, account_page.show_invitation),
-    PageRoute("/welcome/{id:int}/{token}", "POST", may.SIGN_IN, account_page.choose_password),
-    PageRoute("/admin/unmask", "GET", may.UNMASK, account_page.show_unmask_form),
-    PageRoute("/admin/unmask", "POST", may.UNMASK, account_page.lift_masks),
-    PageRoute("/admin/mask", "POST", may.UNMASK, account_page.restore_masks),
+    PageRoute("/welcome/{id:int}/{token}", "GET", may.SIGN_IN, account_page.show_invitation, scope=ScopeRule.NARROWED),
+    PageRoute("/welcome/{id:int}/{token}", "POST", may.SIGN_IN, account_page.choose_password, scope=ScopeRule.NARROWED),
+    PageRoute("/admin/unmask", "GET", may.UNMASK, account_page.show_unmask_form, scope=ScopeRule.NARROWED),
+    PageRoute("/admin/unmask", "POST", may.UNMASK, account_page.lift_masks, scope=ScopeRule.NARROWED),
+    PageRoute("/admin/mask", "POST", may.UNMASK, account_page.restore_masks, scope=ScopeRule.NARROWED),
     PageRoute("/admin/webhooks", "GET", may.MANAGE_WEBHOOKS, webhooks_page.list_webhooks),
     PageRoute("/admin/webhooks", "POST", may.MANAGE_WEBHOOKS, webhooks_page.add_webhook),
     PageRoute("/admin/webhooks/{name}/test", "POST", may.MANAGE_WEBHOOKS, webhooks_page.try_webhook),
@@ -230,6 +403,6 @@ PAGE_ROUTES: Final = (
     PageRoute("/admin/tokens", "GET", may.MANAGE_TOKENS, users_page.list_tokens),
     PageRoute("/admin/tokens", "POST", may.MANAGE_TOKENS, users_page.make_token, "/admin/tokens"),
     PageRoute("/admin/tokens/{id:int}/revoke", "POST", may.MANAGE_TOKENS, users_page.revoke_token, "/admin/tokens"),
-    PageRoute("/sign-out", "POST", may.CHANGE_OWN_ACCOUNT, sign_in_page.sign_out),
-    PageRoute("/healthz", "GET", may.SIGN_IN, sign_in_page.answer_health),
+    PageRoute("/sign-out", "POST", may.CHANGE_OWN_ACCOUNT, sign_in_page.sign_out, scope=ScopeRule.NARROWED),
+    PageRoute("/healthz", "GET", may.SIGN_IN, sign_in_page.answer_health, scope=ScopeRule.NARROWED),
 )

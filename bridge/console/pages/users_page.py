@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -10,7 +11,8 @@ from bridge.deadletters.accounts.api_token import DAYS, MOST_DAYS
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db.account_rows import User
 from bridge.deadletters.dead_letter_service import DeadLetterService
-from bridge.errors import TokenRefused, UserChanged, UserRefused
+from bridge.deadletters.model.letter_scope import LetterScope
+from bridge.errors import ScopeFault, TokenRefused, UserChanged, UserRefused
 
 _OWN_ACCOUNT = "Another admin changes your role; you change your password under Account. Nothing was changed."
 
@@ -27,8 +29,9 @@ def invite_user(request: Request) -> Response:
     try:
         if role is None:
             raise UserRefused("A role is viewer, operator or admin: nothing was changed.")
-        user = _get_store(request).admins.invite(form.get("name", ""), role, token, console.get_principal(request).name)
-    except UserRefused as error:
+        by, scope = console.get_principal(request).name, _read_scope(form, "topics", "consumer_groups")
+        user = _get_store(request).admins.invite(form.get("name", ""), role, token, by, scope)
+    except (UserRefused, ScopeFault) as error:
         return _render_list(request, 400, str(error))
     return _render_link(request, user, token)
 
@@ -50,6 +53,23 @@ def change_role(request: Request) -> Response:
     except UserRefused as error:
         return _render_user(request, error)
     return RedirectResponse(f"/admin/users/{request.path_params['id']}", 303)
+
+
+def change_scope(request: Request) -> Response:
+    """Change the letters that a user sees."""
+    form = request.state.form
+    try:
+        was, wanted = _read_scope(form, "was_topics", "was_groups"), _read_scope(form, "topics", "consumer_groups")
+        _get_store(request).admins.give_scope(request.path_params["id"], was, wanted, _require_other_user(request))
+    except (UserRefused, ScopeFault) as error:
+        return _render_user(request, error)
+    return RedirectResponse(f"/admin/users/{request.path_params['id']}", 303)
+
+
+def _read_scope(form: QueryParams, topics: str, consumer_groups: str) -> LetterScope:
+    """Return the scope in two fields of a form; an empty field is everything."""
+    said = ([form[name]] if form.get(name, "").strip() else [] for name in (topics, consumer_groups))
+    return LetterScope.parse(*said)
 
 
 def renew_link(request: Request) -> Response:
@@ -107,7 +127,7 @@ def _render_list(request: Request, status: int = 200, trouble: str = "") -> Resp
     )
 
 
-def _render_user(request: Request, fault: UserRefused | None = None) -> Response:
+def _render_user(request: Request, fault: UserRefused | ScopeFault | None = None) -> Response:
     try:
         user = _get_store(request).admins.one(request.path_params["id"])
     except UserChanged as error:
@@ -140,8 +160,9 @@ def make_token(request: Request) -> Response:
     try:
         if role is None or not (days.isascii() and days.isdecimal() and len(days) < 6):
             raise TokenRefused("A token has a role, and lasts a number of days: nothing was made.")
-        token, secret = console.get_console(request).desk.tokens.make(form.get("name", ""), role, by, int(days))
-    except TokenRefused as error:
+        scope = _read_scope(form, "topics", "consumer_groups")
+        token, secret = _get_store(request).tokens.make(form.get("name", ""), role, by, int(days), scope)
+    except (TokenRefused, ScopeFault) as error:
         return _render_tokens(request, 400, message=str(error))
     return _render_tokens(request, made=token.name, secret=secret)
 

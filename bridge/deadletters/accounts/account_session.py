@@ -5,15 +5,24 @@ restart signs nobody out.
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bridge.deadletters.accounts.user_account import AUDIT_KIND, Role
+from bridge.deadletters.accounts.user_account import AUDIT_KIND, Role, describe_scope
 from bridge.deadletters.db import account_rows, audit_rows, sql
-from bridge.deadletters.db.account_rows import UserSecret
+from bridge.deadletters.db.account_rows import IssuedSessionRow, UserSecret
 from bridge.deadletters.db.database import Database
+from bridge.deadletters.model.letter_scope import EVERYTHING, LetterScope
 
 #: Ms after which a session ends and the person signs in again.
 SESSION_LASTS: Final = 12 * 3_600_000
 #: The actor in the audit log for the one-time link of a console without users.
 BY_LINK: Final = "one-time link"
+
+
+class SessionAccount(NamedTuple):
+    """The account of a session: its name, its current role, and the letters that it sees."""
+
+    name: str
+    role: Role
+    scope: LetterScope = EVERYTHING
 
 
 @dataclass(frozen=True)
@@ -41,15 +50,15 @@ class UserSessions:
                 account_rows.add_session(connection, digest, None, now, now + SESSION_LASTS)
             return alone
 
-    def who(self, digest: bytes, now: int) -> tuple[str, Role] | None:
-        """Return the name and the current role of the session's user; `None` if the session does not exist or is
-        over.
-        """
+    def who(self, digest: bytes, now: int) -> SessionAccount | None:
+        """Return the account of the session's user; `None` if the session does not exist or is over."""
         with self.database.reading() as connection:
             found = account_rows.find_session(connection, digest, now)
-            if found is None or found.name is not None:
-                return found and (str(found.name), Role.read(str(found.role)) or Role.NOBODY)
-            return None if account_rows.has_users(connection) else (BY_LINK, Role.ADMIN)
+            if found is None:
+                return None
+            if found.name is not None:
+                return SessionAccount(found.name, Role.read(str(found.role)) or Role.NOBODY, found.scope)
+            return None if account_rows.has_users(connection) else SessionAccount(BY_LINK, Role.ADMIN)
 
     def end(self, digest: bytes) -> None:
         """Sign out."""
@@ -63,12 +72,14 @@ class IssuedPerson(NamedTuple):
     Attributes:
         subject: the issuer's permanent id of the person.
         name: for the audit log.
+        scope: the letters that the person sees.
     """
 
     issuer: str
     subject: str
     name: str
     role: Role
+    scope: LetterScope = EVERYTHING
 
 
 @dataclass(frozen=True)
@@ -83,21 +94,21 @@ class IssuedSessions:
     def begin(self, digest: bytes, person: IssuedPerson, now: int) -> None:
         """Begin a session, with an audit entry."""
         with self.database.writing() as connection:
-            account_rows.add_issued_session(
-                connection, digest, person.issuer, person.name, str(person.role), now, now + SESSION_LASTS
-            )
-            said = f"signed in by {person.issuer}, as {person.role}; there: {person.subject}"
+            row = IssuedSessionRow(person.name, str(person.role), **person.scope.stored)
+            account_rows.add_issued_session(connection, digest, person.issuer, row, now, now + SESSION_LASTS)
+            sees = describe_scope(person.scope)
+            said = f"signed in by {person.issuer}, as {person.role}{sees}; there: {person.subject}"
             audit_rows.write_entry(connection, sql.read_clock(connection), person.name, AUDIT_KIND, said)
 
-    def who(self, digest: bytes, issuer: str, now: int) -> tuple[str, Role] | None:
-        """Return the name and the role of the session's person; `None` if the session does not exist or is over.
+    def who(self, digest: bytes, issuer: str, now: int) -> SessionAccount | None:
+        """Return the account of the session's person; `None` if the session does not exist or is over.
 
         Parameters:
             issuer: the configured one: sessions of another are over.
         """
         with self.database.reading() as connection:
             found = account_rows.find_issued_session(connection, digest, issuer, now)
-        return found and (found.name, Role.read(found.role) or Role.NOBODY)
+        return found and SessionAccount(found.name, Role.read(found.role) or Role.NOBODY, found.scope)
 
     def end(self, digest: bytes) -> None:
         """Sign out."""

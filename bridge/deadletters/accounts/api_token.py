@@ -5,10 +5,11 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.accounts.user_account import Role, describe_scope
 from bridge.deadletters.db import account_rows, audit_rows, sql
 from bridge.deadletters.db.account_rows import ApiToken
 from bridge.deadletters.db.database import Database
+from bridge.deadletters.model.letter_scope import EVERYTHING, LetterScope
 from bridge.errors import DeskUnavailable, TokenRefused
 from bridge.formats.text_forms import format_time
 
@@ -42,11 +43,14 @@ class ApiTokens:
 
     database: Database
 
-    def make(self, name: str, role: Role, by: str, days: int = DAYS) -> tuple[ApiToken, str]:
+    def make(
+        self, name: str, role: Role, by: str, days: int = DAYS, scope: LetterScope = EVERYTHING
+    ) -> tuple[ApiToken, str]:
         """Create a token.
 
         Parameters:
             name: its purpose, by which the audit log names the actor.
+            scope: the letters that it sees, for good: another scope takes another token.
 
         Returns:
             The token, and its secret, which is stored nowhere.
@@ -60,10 +64,10 @@ class ApiTokens:
             at = sql.read_clock(connection)
             if account_rows.find_living_token(connection, name, at):
                 raise TokenRefused(f"There is a token {name} already: revoke it, or choose another name.")
-            made = account_rows.add_token(connection, digest_secret(secret), name, str(role), at, by, at + days * _DAY)
-            audit_rows.write_entry(
-                connection, at, by, _WHAT, f"{name} made, as {role}, until {format_time(made.until / 1000)}"
-            )
+            until = at + days * _DAY
+            made = account_rows.add_token(connection, digest_secret(secret), name, str(role), at, by, until, scope)
+            said = f"{name} made, as {role}{describe_scope(scope)}, until {format_time(until / 1000)}"
+            audit_rows.write_entry(connection, at, by, _WHAT, said)
         return made, secret
 
     def all(self) -> list[ApiToken]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bridge.deadletters.db import audit_rows, letter_rows, sql
+from bridge.deadletters.db import audit_rows, letter_rows, row_scope, sql
 from bridge.deadletters.db.audit_rows import AuditEntry
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.letter_view import LetterAct, format_moment
@@ -101,6 +101,7 @@ class LetterNotes:
         with self.database.writing() as connection:
             if not letter_rows.is_group_there(connection, id_):
                 raise NoSuchGroup(f"There is no group {id_}: nothing was noted.")
+            row_scope.require_own_group(connection, id_)
             audit_rows.write_entry(connection, sql.read_clock(connection), by, "note", said, group_id=id_)
 
     def of_group(self, id_: int) -> list[LetterAct]:

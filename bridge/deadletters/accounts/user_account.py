@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Self
 from bridge.deadletters.db import account_rows, audit_rows, sql
 from bridge.deadletters.db.account_rows import User, UserSecret
 from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.model.letter_scope import EVERYTHING, LetterScope
 from bridge.errors import UserChanged, UserRefused
 
 
@@ -33,6 +34,11 @@ class Role(IntEnum):
     def read(cls, word: str) -> "Role | None":
         """Return the role of this word; `None` if no user can be given it."""
         return next((role for role in cls if role and str(role) == word), None)
+
+
+def describe_scope(scope: LetterScope) -> str:
+    """Return the words for an account's scope in the audit log, after its role; "" if it sees everything."""
+    return f", for {scope}" if scope else ""
 
 
 #: Ms for which a link is valid.
@@ -89,11 +95,12 @@ class Users:
 
     database: Database
 
-    def add(self, name: str, role: Role, password: str, by: str) -> None:
+    def add(self, name: str, role: Role, password: str, by: str, scope: LetterScope = EVERYTHING) -> None:
         """Add a user.
 
         Parameters:
             password: its hash.
+            scope: the letters that it sees.
 
         Raises:
             UserRefused: the name is none, or somebody's already.
@@ -102,8 +109,8 @@ class Users:
         with self.database.writing() as connection:
             if account_rows.hold_user_of_name(connection, name):
                 raise UserRefused(f"There is a user {name} already: nothing was changed.")
-            account_rows.add_user(connection, name, str(role), password, sql.read_clock(connection), by)
-            _write_audit_entry(connection, by, f"{name} added, as {role}")
+            account_rows.add_user(connection, name, str(role), password, sql.read_clock(connection), by, scope)
+            _write_audit_entry(connection, by, f"{name} added, as {role}{describe_scope(scope)}")
 
     def all(self) -> list[User]:
         """Return all users by name."""
@@ -134,6 +141,15 @@ class Users:
             account_rows.set_user_role(connection, user.id, str(role))
             account_rows.end_sessions_of_user(connection, user.id)
             _write_audit_entry(connection, by, f"{user.name} is {role} now, was {user.role}")
+
+    def give_scope(self, name: str, scope: LetterScope, by: str) -> None:
+        """Change the letters that a user sees, who is signed out everywhere.
+
+        Raises:
+            UserRefused: there is no such user.
+        """
+        with self.database.writing() as connection:
+            _give_scope(connection, _require_user(connection, name), scope, by)
 
     def give_password(self, name: str, password: str, by: str) -> None:
         """Change the password hash of a user, who is signed out everywhere.
@@ -209,7 +225,7 @@ class UserAdministration:
 
     database: Database
 
-    def invite(self, name: str, role: Role, token: str, by: str) -> User:
+    def invite(self, name: str, role: Role, token: str, by: str, scope: LetterScope = EVERYTHING) -> User:
         """Add a user who chooses a password by a link; a repetition changes nothing.
 
         Raises:
@@ -220,13 +236,16 @@ class UserAdministration:
             found, at = account_rows.hold_user_of_name(connection, name), sql.read_clock(connection)
             link = _build_link(token, at)
             if found is not None:
-                if found.role == str(role) and _is_opened_by(connection, found, token, at):
+                if (found.role, found.scope) == (str(role), scope) and _is_opened_by(connection, found, token, at):
                     return found
                 raise UserRefused(f"There is a user {name} already: nothing was changed.")
-            if role is not Role.ADMIN and not account_rows.has_users(connection):
-                raise UserRefused("The first user is an admin, who adds the others: nothing was changed.")
-            account_rows.add_user(connection, name, str(role), link.written(), at, by)
-            _write_audit_entry(connection, by, f"{name} added, as {role}, to choose a password by a link")
+            if (role is not Role.ADMIN or scope) and not account_rows.has_users(connection):
+                raise UserRefused(
+                    "The first user is an admin who sees everything, and adds the others: nothing was changed."
+                )
+            account_rows.add_user(connection, name, str(role), link.written(), at, by, scope)
+            said = f"{name} added, as {role}{describe_scope(scope)}, to choose a password by a link"
+            _write_audit_entry(connection, by, said)
             return _require_user(connection, name)
 
     def one(self, id_: int) -> User:
@@ -251,6 +270,25 @@ class UserAdministration:
             account_rows.set_user_role(connection, id_, str(role))
             account_rows.end_sessions_of_user(connection, id_)
             _write_audit_entry(connection, by, f"{user.name} is {role} now, was {user.role}")
+
+    def give_scope(self, id_: int, was: LetterScope, scope: LetterScope, by: str) -> None:
+        """Change the letters that a user sees, if these are still `was`; the user is signed out everywhere.
+
+        Raises:
+            UserChanged: somebody has changed it since.
+            UserRefused: no admin who sees everything would be left.
+        """
+        with self.database.writing() as connection:
+            user = _hold_user(connection, id_)
+            if user.scope == scope:
+                return
+            if user.scope != was:
+                raise UserChanged(
+                    f"{user.name} sees {user.scope} by now. {_describe_last_entry(connection, user.name)}"
+                )
+            if scope:
+                _require_other_admin(connection, user)
+            _give_scope(connection, user, scope, by)
 
     def new_link(self, id_: int, token: str, by: str) -> User:
         """Have a user choose another password: the old one is void, and all sessions end.
@@ -309,6 +347,12 @@ class UserAdministration:
             return True
 
 
+def _give_scope(connection: Connection, user: User, scope: LetterScope, by: str) -> None:
+    account_rows.set_user_scope(connection, user.id, scope)
+    account_rows.end_sessions_of_user(connection, user.id)
+    _write_audit_entry(connection, by, f"{user.name} sees {scope} now, saw {user.scope}")
+
+
 def _hold_user(connection: Connection, id_: int) -> User:
     return _require_known_user(account_rows.hold_user(connection, id_))
 
@@ -334,7 +378,7 @@ def _is_opened_by(connection: Connection, user: User, token: str, at: int) -> bo
 
 def _require_other_admin(connection: Connection, user: User) -> None:
     """Require another admin with a password, and lock the admins: two must not remove each other's last one."""
-    if user.role == str(Role.ADMIN) and not account_rows.hold_admins(connection) - {user.id}:
+    if user.role == str(Role.ADMIN) and not user.scope and not account_rows.hold_admins(connection) - {user.id}:
         raise UserRefused(
             f"{user.name} is the last admin with a password: make somebody else one first. Nothing was changed."
         )

@@ -6,6 +6,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from bridge.deadletters.db.sql import read_one
 from bridge.deadletters.db.table_definitions import issued, sessions, tokens, users
+from bridge.deadletters.model.letter_scope import LetterScope
 
 
 class User(NamedTuple):
@@ -16,6 +17,7 @@ class User(NamedTuple):
         at: when it was added, ms since the epoch.
         by: the actor who added it.
         chooses: whether the user has no password yet, but a link to choose one.
+        topics, consumer_groups: the columns of its scope.
     """
 
     id: int
@@ -24,6 +26,13 @@ class User(NamedTuple):
     at: int
     by: str
     chooses: bool
+    topics: str = ""
+    consumer_groups: str = ""
+
+    @property
+    def scope(self) -> LetterScope:
+        """Return the letters that it sees."""
+        return LetterScope.from_columns(self.topics, self.consumer_groups)
 
 
 class UserSecret(NamedTuple):
@@ -43,14 +52,22 @@ class UserSecret(NamedTuple):
 
 
 _SELECT_USER = select(
-    users.c.id, users.c.name, users.c.role, users.c.at, users.c.by, users.c.password.startswith("link$")
+    users.c.id,
+    users.c.name,
+    users.c.role,
+    users.c.at,
+    users.c.by,
+    users.c.password.startswith("link$"),
+    users.c.topics,
+    users.c.consumer_groups,
 )
 
 
-def add_user(connection: Connection, name: str, role: str, password: str, at: int, by: str) -> None:
+def add_user(connection: Connection, name: str, role: str, password: str, at: int, by: str, scope: LetterScope) -> None:
     """Add a user, and end the sessions of the one-time link for good."""
     connection.execute(delete(sessions).where(sessions.c.user_id.is_(None)))
-    connection.execute(insert(users).values(name=name, role=role, password=password, at=at, by=by))
+    row = {"name": name, "role": role, "password": password, "at": at, "by": by}
+    connection.execute(insert(users).values(row | scope.stored))
 
 
 def hold_user_of_name(connection: Connection, name: str) -> User | None:
@@ -69,8 +86,9 @@ def hold_user(connection: Connection, id_: int) -> User | None:
 
 
 def hold_admins(connection: Connection) -> set[int]:
-    """Return the ids of the admins who have a password, locked until the transaction ends."""
-    found = select(users.c.id).where(users.c.role == "admin", ~users.c.password.startswith("link$"))
+    """Return the ids of the admins who see everything and have a password, locked until the transaction ends."""
+    whole = (users.c.topics == "", users.c.consumer_groups == "")
+    found = select(users.c.id).where(users.c.role == "admin", ~users.c.password.startswith("link$"), *whole)
     return set(connection.execute(found.order_by(users.c.id).with_for_update()).scalars())
 
 
@@ -102,6 +120,11 @@ def set_user_role(connection: Connection, id_: int, role: str) -> None:
     connection.execute(update(users).where(users.c.id == id_).values(role=role))
 
 
+def set_user_scope(connection: Connection, id_: int, scope: LetterScope) -> None:
+    """Change the scope of a user."""
+    connection.execute(update(users).where(users.c.id == id_).values(scope.stored))
+
+
 def set_user_password(connection: Connection, id_: int, password: str) -> None:
     """Change the password hash of a user."""
     connection.execute(update(users).where(users.c.id == id_).values(password=password))
@@ -118,6 +141,13 @@ class SessionRow(NamedTuple):
 
     name: str | None
     role: str | None
+    topics: str | None
+    consumer_groups: str | None
+
+    @property
+    def scope(self) -> LetterScope:
+        """Return the letters that the user sees."""
+        return LetterScope.from_columns(self.topics or "", self.consumer_groups or "")
 
 
 def add_session(connection: Connection, digest: bytes, user_id: int | None, at: int, until: int) -> None:
@@ -134,7 +164,7 @@ def add_session(connection: Connection, digest: bytes, user_id: int | None, at: 
 def find_session(connection: Connection, digest: bytes, now: int) -> SessionRow | None:
     """Return a session's user; `None` if there is no session, or it is over."""
     whose = sessions.outerjoin(users, users.c.id == sessions.c.user_id)
-    found = select(users.c.name, users.c.role).select_from(whose)
+    found = select(*(users.c[name] for name in SessionRow._fields)).select_from(whose)
     return read_one(connection, found.where(sessions.c.digest == digest, sessions.c.until > now), SessionRow)
 
 
@@ -153,10 +183,17 @@ class IssuedSessionRow(NamedTuple):
 
     name: str
     role: str
+    topics: str
+    consumer_groups: str
+
+    @property
+    def scope(self) -> LetterScope:
+        """Return the letters that the person sees."""
+        return LetterScope.from_columns(self.topics, self.consumer_groups)
 
 
 def add_issued_session(
-    connection: Connection, digest: bytes, issuer: str, name: str, role: str, at: int, until: int
+    connection: Connection, digest: bytes, issuer: str, row: IssuedSessionRow, at: int, until: int
 ) -> None:
     """Begin a session, and delete those that are over.
 
@@ -164,13 +201,14 @@ def add_issued_session(
         at, until: ms since the epoch.
     """
     connection.execute(delete(issued).where(issued.c.until <= at))
-    row = {"digest": digest, "issuer": issuer, "name": name, "role": role, "at": at, "until": until}
-    connection.execute(insert(issued).values(row))
+    values = {"digest": digest, "issuer": issuer, "at": at, "until": until}
+    connection.execute(insert(issued).values(values | row._asdict()))
 
 
 def find_issued_session(connection: Connection, digest: bytes, issuer: str, now: int) -> IssuedSessionRow | None:
     """Return the person of a session; `None` if the issuer has no such session, or it is over."""
-    found = select(issued.c.name, issued.c.role).where(issued.c.digest == digest, issued.c.issuer == issuer)
+    found = select(*(issued.c[name] for name in IssuedSessionRow._fields))
+    found = found.where(issued.c.digest == digest, issued.c.issuer == issuer)
     return read_one(connection, found.where(issued.c.until > now), IssuedSessionRow)
 
 
@@ -193,6 +231,7 @@ class ApiToken(NamedTuple):
         at, until: when it was made, and when it ends, ms since the epoch.
         by: the actor who made it.
         used_at: when it was last used, to a minute; `None`: never.
+        topics, consumer_groups: the columns of its scope.
     """
 
     id: int
@@ -202,6 +241,13 @@ class ApiToken(NamedTuple):
     by: str
     until: int
     used_at: int | None
+    topics: str = ""
+    consumer_groups: str = ""
+
+    @property
+    def scope(self) -> LetterScope:
+        """Return the letters that it sees."""
+        return LetterScope.from_columns(self.topics, self.consumer_groups)
 
 
 #: With what the audit log begins the name of a token; no user has it, since their names have no spaces.
@@ -211,11 +257,13 @@ _TOKENS_IN_A_ROW: Final = 10
 _SELECT_TOKEN = select(*(tokens.c[name] for name in ApiToken._fields))
 
 
-def add_token(connection: Connection, digest: bytes, name: str, role: str, at: int, by: str, until: int) -> ApiToken:
+def add_token(
+    connection: Connection, digest: bytes, name: str, role: str, at: int, by: str, until: int, scope: LetterScope
+) -> ApiToken:
     """Add one."""
-    row = {"digest": digest, "name": name, "role": role, "at": at, "by": by, "until": until}
+    row = {"digest": digest, "name": name, "role": role, "at": at, "by": by, "until": until} | scope.stored
     id_ = connection.execute(insert(tokens).values(row).returning(tokens.c.id)).scalar_one()
-    return ApiToken(int(id_), name, role, at, by, until, None)
+    return ApiToken(int(id_), name, role, at, by, until, None, **scope.stored)
 
 
 def list_tokens(connection: Connection) -> list[ApiToken]:

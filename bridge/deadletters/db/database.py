@@ -11,13 +11,14 @@ from copy import copy
 from pathlib import Path
 from typing import Final, Self
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError, StatementError
 
 from bridge.deadletters.db import database_engine, schema_migration
 from bridge.deadletters.db.audit_rows import RequestClaim
 from bridge.deadletters.db.database_engine import describe_lock_holder
+from bridge.deadletters.db.row_scope import SCOPE_OPTION, RowScope, narrow_execution
 from bridge.deadletters.model.payload_codec import PLAIN_PAYLOADS, PayloadCodec
 from bridge.errors import (
     DeskDatabaseNewer,
@@ -83,6 +84,18 @@ class Database:
         self.dialect = made.get_backend_name()
         self._engine = _create_engine(made)
         self._claim: RequestClaim | None = None
+        self._scope: RowScope | None = None
+        self._narrowed: Engine | None = None
+
+    def for_scope(self, scope: RowScope) -> Self:
+        """Return the same database for an account with a scope: it reads and changes covered rows alone."""
+        if self._narrowed is None:
+            # An engine with the same connections and a hook, which costs others nothing.
+            self._narrowed = self._engine.execution_options()
+            event.listen(self._narrowed, "before_execute", narrow_execution, retval=True)
+        made = copy(self)
+        made._engine, made._scope = self._narrowed, scope
+        return made
 
     def doing(self, claim: RequestClaim) -> Self:
         """Return the same database for a request: audit entries complete the request (`trail`)."""
@@ -92,8 +105,10 @@ class Database:
 
     def apart(self) -> Self:
         """Return the same database with connections of its own, which no other work can exhaust."""
+        if self._scope is not None:
+            raise ValueError("A database with a scope has no connections of its own: they would read all rows.")
         made = copy(self)
-        made._engine = _create_engine(self._engine.url)
+        made._engine, made._narrowed = _create_engine(self._engine.url), None
         return made
 
     @property
@@ -164,6 +179,10 @@ class Database:
             schema_migration.migrate_tables(connection, to)
             return before, str(schema_migration.read_step(connection))
 
+    @property
+    def _scope_options(self) -> dict[str, RowScope]:
+        return {} if self._scope is None else {SCOPE_OPTION: self._scope}
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a transaction that only reads.
@@ -172,7 +191,7 @@ class Database:
             DeskUnavailable: the database did not answer.
         """
         with self._explained("read"), self._engine.connect() as connection:
-            connection = connection.execution_options(desk_writes=False)
+            connection = connection.execution_options(desk_writes=False, **self._scope_options)
             with connection.begin():
                 yield connection
 
@@ -185,7 +204,7 @@ class Database:
             DeskRefused: the database refuses the values.
         """
         with self._explained("written"), self._engine.connect() as connection:
-            connection = connection.execution_options(desk_writes=True, desk_claim=self._claim)
+            connection = connection.execution_options(desk_writes=True, desk_claim=self._claim, **self._scope_options)
             with connection.begin():
                 yield connection
 

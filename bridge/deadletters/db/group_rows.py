@@ -29,6 +29,7 @@ from sqlalchemy import (
     update,
 )
 
+from bridge.deadletters.db import row_scope
 from bridge.deadletters.db.filter_sql import Condition, build_kind_conditions, is_one_of
 from bridge.deadletters.db.kind_rows import HOUR_MS
 from bridge.deadletters.db.table_definitions import cause_fixes, groups, hours, items, kinds, letters, tallies
@@ -45,6 +46,7 @@ class GroupRows(NamedTuple):
         kinds: by group, the versions, reasons, topics and origins of its letters.
         hours: by group, failures by hour.
         fixes: by group, of `cause_fixes`.
+        times: by group that also has letters outside the reader's scope, its first and last hour within it.
     """
 
     rows: Sequence[Row[Any]]
@@ -52,6 +54,7 @@ class GroupRows(NamedTuple):
     kinds: dict[int, list[Row[Any]]]
     hours: dict[int, dict[int, int]]
     fixes: dict[int, list[Row[Any]]]
+    times: dict[int, tuple[int, int]]
 
 
 def find_groups(connection: Connection, filter_: LetterFilter, since_hour: int) -> GroupRows:
@@ -66,7 +69,22 @@ def find_groups(connection: Connection, filter_: LetterFilter, since_hour: int) 
         kinds=_read_by_group(connection, select(*(kinds.c[name] for name in names)).where(its)),
         hours=_sum_by_group(connection, hours, hours.c.hour, its, hours.c.hour >= since_hour),
         fixes=_read_by_group(connection, select(cause_fixes).where(its_fixes).order_by(cause_fixes.c.cause)),
+        times=read_shared_times(connection, ids),
     )
+
+
+def read_shared_times(connection: Connection, group_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Return the first and the last hour (ms since the epoch) of those of these groups that also have letters outside
+    the connection's scope: their rows have the times of all letters.
+    """
+    if not (shared := row_scope.find_shared_groups(connection, group_ids)):
+        return {}
+    ends = select(kinds.c.group_id, func.min(hours.c.hour), func.max(hours.c.hour))
+    ends = ends.join(hours, hours.c.kind_id == kinds.c.id).where(is_one_of(kinds.c.group_id, shared))
+    rows = connection.execute(ends.group_by(kinds.c.group_id))
+    return dict.fromkeys(shared, (0, 0)) | {
+        id_: (int(first) * HOUR_MS, int(last) * HOUR_MS) for id_, first, last in rows
+    }
 
 
 def build_group_conditions(filter_: LetterFilter) -> Iterator[Condition]:

@@ -345,6 +345,9 @@ users = Table(
     Column("password", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("by", Text, nullable=False),
+    # Its scope (bridge.deadletters.model.letter_scope), with a space between patterns; empty: everything.
+    Column("topics", Text, nullable=False, server_default=""),
+    Column("consumer_groups", Text, nullable=False, server_default=""),
     sqlite_autoincrement=True,
 )
 
@@ -371,6 +374,9 @@ issued = Table(
     Column("role", String(20), nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False, index=True),
+    # As the issuer gave it at the sign-in.
+    Column("topics", Text, nullable=False, server_default=""),
+    Column("consumer_groups", Text, nullable=False, server_default=""),
 )
 
 #: API tokens by the hash of the secret.
@@ -387,6 +393,8 @@ tokens = Table(
     Column("until", BigInteger, nullable=False),
     # To a minute; NULL: never.
     Column("used_at", BigInteger),
+    Column("topics", Text, nullable=False, server_default=""),
+    Column("consumer_groups", Text, nullable=False, server_default=""),
     sqlite_autoincrement=True,
 )
 

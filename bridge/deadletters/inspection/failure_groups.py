@@ -1,12 +1,12 @@
 """Failure groups: listed in an order, with their growth, and marked as fixed in a version of the handlers' code."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.db import audit_rows, group_rows
+from bridge.deadletters.db import audit_rows, group_rows, row_scope
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.failure_growth import (
     HOUR,
@@ -204,12 +204,13 @@ class FailureGroups:
         _require_group_filter(filter_)
         with self.database.reading() as connection:
             rows = group_rows.read_ranking_rows(connection, filter_)
+            times = group_rows.read_shared_times(connection, [row.id for row in rows])
             grow = (
                 {each.id: _rank_group(each).grows for each in self._growing(connection)}
                 if order is GroupOrder.NEED
                 else {}
             )
-        ranked = (_build_ranked_row(row, grow.get(row.id, 0)) for row in rows)
+        ranked = (_build_ranked_row(row, grow.get(row.id, 0), times) for row in rows)
         return sorted(ranked, key=lambda each: each.by(order), reverse=not order.ascends)
 
     def read_groups(self, ids: Sequence[int]) -> list[GroupState]:
@@ -254,6 +255,7 @@ class FailureGroups:
         _require_version(version)
         at = int(self.clock() * 1000)
         with self.database.writing() as connection:
+            self._require_markable(connection, id_)
             if cause is not None:
                 self._mark_cause(connection, id_, cause, (version, at, by), seen)
             elif not group_rows.mark_fixed(connection, id_, version, at, by, _read_marks(seen)):
@@ -276,6 +278,7 @@ class FailureGroups:
         with self.database.writing() as connection:
             # In one order for everybody: two people who mark the same groups do not wait for each other for ever.
             for group in sorted(seen, key=lambda each: each.id):
+                self._require_markable(connection, group.id)
                 if not group_rows.mark_fixed(connection, group.id, version, at, by, _read_marks(group)):
                     now = self._one(connection, group.id)
                     raise GroupChanged(f"Group {now.id}: {explain_group_change(now)}")
@@ -291,6 +294,7 @@ class FailureGroups:
             NoSuchGroup, GroupChanged: as `fixed`.
         """
         with self.database.writing() as connection:
+            self._require_markable(connection, id_)
             if cause is not None:
                 self._mark_cause(connection, id_, cause, None, seen)
             elif not group_rows.unmark_fixed(connection, id_, _read_marks(seen)):
@@ -298,6 +302,10 @@ class FailureGroups:
             said = "" if cause is None else f"cause {cause}"
             audit_rows.write_entry(connection, int(self.clock() * 1000), by, "not fixed", said, group_id=id_)
             return self._one(connection, id_)
+
+    def _require_markable(self, connection: Any, id_: int) -> None:
+        self._one(connection, id_)
+        row_scope.require_own_group(connection, id_)
 
     def _mark_cause(
         self, connection: Any, id_: int, cause: str, fixed: tuple[str, int, str] | None, seen: GroupState | None
@@ -349,15 +357,18 @@ def explain_group_change(group: GroupState | FixedCause) -> GroupChanged:
 
 
 #: The columns of a group's row, and those of a mark, which a cause has too.
-_OWN_COLUMNS: Final = ("id", "handler", "error_class", "place", "first_at", "last_at")
+_OWN_COLUMNS: Final = ("id", "handler", "error_class", "place")
 _MARK_COLUMNS: Final = ("fixed_in", "fixed_at", "fixed_by", "fixed_plan", "regressed_at")
 
 
 def _build_group_state(row: Any, found: group_rows.GroupRows, now: int) -> GroupState:
     kinds, hours = found.kinds[row.id], found.hours.get(row.id, {})
     own = {name: getattr(row, name) for name in (*_OWN_COLUMNS, *_MARK_COLUMNS)}
+    first_at, last_at = found.times.get(row.id, (row.first_at, row.last_at))
     return GroupState(
         **own,
+        first_at=first_at,
+        last_at=last_at,
         statuses=found.statuses.get(row.id, {}),
         reasons=_list_names(kind.reason for kind in kinds),
         topics=_list_names(kind.topic for kind in kinds),
@@ -365,7 +376,7 @@ def _build_group_state(row: Any, found: group_rows.GroupRows, now: int) -> Group
         origins=_list_names(kind.origin for kind in kinds),
         hours=tuple(hours.get(hour, 0) for hour in range(now // HOUR - USUAL + 1, now // HOUR + 1)),
         rate=measure_rate(hours, now),
-        growth=measure_growth(hours, now, row.first_at),
+        growth=measure_growth(hours, now, first_at),
         cause_fixes=tuple(
             FixedCause(fix.cause, *(getattr(fix, name) for name in _MARK_COLUMNS))
             for fix in found.fixes.get(row.id, ())
@@ -381,10 +392,10 @@ def _rank_group(group: GroupState) -> RankedGroup:
     return RankedGroup(*own, group.open, group.count, *times, fixed, group.came_back, grows)
 
 
-def _build_ranked_row(row: Any, grows: int) -> RankedGroup:
+def _build_ranked_row(row: Any, grows: int, times: Mapping[int, tuple[int, int]]) -> RankedGroup:
     fixed, again = bool(row.is_fixed), bool(row.came_back)
-    own, times = (row.id, row.handler, row.error_class, row.place), (row.first_at, row.last_at)
-    return RankedGroup(*own, int(row.open), int(row.letters), *times, fixed, again, grows)
+    own, ends = (row.id, row.handler, row.error_class, row.place), times.get(row.id, (row.first_at, row.last_at))
+    return RankedGroup(*own, int(row.open), int(row.letters), *ends, fixed, again, grows)
 
 
 def _require_group_filter(filter_: LetterFilter) -> None:
