@@ -211,12 +211,9 @@ def look_up(
 
 def _look_up_record(desk: DeadLetterService, wanted: RecordQuery, answer: LookupAnswer) -> None:
     topic, partition, offset, _ = wanted
-    if desk.scope.covers(topic, desk.settings.group):
-        _ask_ledger(
-            desk, answer, lambda: find_record(desk.app, desk.settings, desk.routes, topic, partition, offset), topic
-        )
-    else:
-        answer.looked.append(f"Neither Kafka nor the ledger: your account does not see the topic {topic}.")
+    _ask_ledger(
+        desk, answer, lambda: find_record(desk.app, desk.settings, desk.routes, topic, partition, offset), topic
+    )
     try:
         answer.letters = desk.letters.at(topic, partition, offset)
         answer.looked.append("The dead letters' database.")
@@ -286,6 +283,9 @@ def mask_lookup_answer(lists: MaskedLists, answer: LookupAnswer) -> None:
 
 def _ask_ledger(desk: DeadLetterService, answer: LookupAnswer, search: Callable[[], SearchResult], topic: str) -> None:
     """Search the ledger and Kafka, and add the result or the failure to the answer."""
+    if not desk.scope.covers(topic, desk.settings.group):
+        answer.looked.append(f"Neither Kafka nor the ledger: your account does not see the topic {topic}.")
+        return
     if desk.settings.ledger_url is None:
         answer.silent.append("Fates are not known: no ledger is set, and the broker is no Redis. Set LEDGER_URL.")
         return

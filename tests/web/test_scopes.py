@@ -18,13 +18,15 @@ from celery import Celery
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from bridge.console import audit_cache, record_lookup
+from bridge.console import audit_cache, record_lookup, shown_record
+from bridge.console.api import inspection_api
 from bridge.console.api.api_endpoint import OPERATIONS
 from bridge.console.asgi_app import build_application
 from bridge.console.audit_cache import AuditCount
 from bridge.console.auth.authorization import ScopeRule
 from bridge.console.auth.browser_session import SESSION_COOKIE
 from bridge.console.console import Console
+from bridge.console.pages import blocking_rows, record_page
 from bridge.console.pages.page_routes import PAGE_ROUTES
 from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
@@ -37,8 +39,11 @@ from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
 from bridge.deadletters.model.letter_scope import EVERYTHING, LetterScope
+from bridge.deadletters.replay.handled_sample import HandledRecords
+from bridge.errors import KafkaUnavailable, NoSuchRecord
 from bridge.handler_routes import Handler, Routes
 from bridge.inspection import record_search
+from bridge.inspection.record_content import RecordContent
 from bridge.inspection.topic_audit import TopicAudit
 from bridge.operator_actions import handler_halt, handler_policy, topic_halt
 from bridge.problems.problem import Problem
@@ -106,7 +111,13 @@ BODIES: dict[str, Any] = {
 QUERIES = {
     "/letters": ("", "?status=any", "?status=any&rows=100&died-again=yes", "?status=any&reason=exhausted"),
     "/groups": ("", "?show=all", "?show=marked+as+fixed"),
-    "/find": ("?q=salaries-0-11", "?q=salaries+4711", "?q=4711", "?q=orders+4711", "?q=1", "?q=plan+1", "?q=orders-0-1"),
+    "/find": tuple(
+        f"?q={text}"
+        for text in (
+            *("salaries-0-11", "salaries+4711", "salaries+2026-11-21T01:58:04Z"),
+            *("4711", "orders+4711", "orders+2026-11-21T01:58:04Z", "1", "plan+1", "orders-0-1"),
+        )
+    ),
     "/letters/{id:int}": ("", "?status=any&elsewhere=1&kafka=1"),
     "/letters/count": ("", "?text=no"),
     "/trail": ("", "?limit=100"),
@@ -219,6 +230,8 @@ class World:
             "topic": ["orders", OTHER[0]],
             "name": [HANDLER, OTHER[1]],
             "token": ["x" * 43],
+            "partition": [0],
+            "offset": [11],
         }
         found = [path]
         for name in PARAMETER.findall(path):
@@ -364,9 +377,31 @@ def _answer_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
         return TopicAudit(topic, [])
 
     monkeypatch.setattr(audit_cache, "audit_topic", audit)
-    for name in ("find_record", "find_records_by_key"):
+    for name in ("find_record", "find_records_by_key", "find_records_at_time"):
         monkeypatch.setattr(record_lookup, name, record)
         monkeypatch.setattr(record_search, name, record)
+
+    def content(settings: Any, topic: str, partition: int, offset: int) -> RecordContent:
+        require_own(topic)
+        raise NoSuchRecord(f"There is no {OWN} record.")
+
+    def good(settings: Any, place: Any, *_: Any, **__: Any) -> Any:
+        require_own(place)
+        raise NoSuchRecord("There is no good record.")
+
+    def blocking(settings: Any, routes: Any, topic: str) -> Any:
+        require_own(topic, routes)
+        raise KafkaUnavailable("Kafka does not answer.")
+
+    def sample(self: Any, origins: Any, moments: Any, reading: Any) -> str:
+        require_own(*origins)
+        return ""
+
+    monkeypatch.setattr(HandledRecords, "_read", sample)
+    monkeypatch.setattr(shown_record, "read_record_content", content)
+    monkeypatch.setattr(inspection_api, "read_record_content", content)
+    monkeypatch.setattr(record_page, "find_last_good_record", good)
+    monkeypatch.setattr(blocking_rows, "find_blocking_records", blocking)
 
 
 def ask_pages(world: World, browser: TestClient, role: Role) -> list[tuple[str, Any]]:
