@@ -110,6 +110,7 @@ BODIES: dict[str, Any] = {
 }
 QUERIES = {
     "/letters": ("", "?status=any", "?status=any&rows=100&died-again=yes", "?status=any&reason=exhausted"),
+    "/groups/fixed": ("?group=1&group=2&group=3&group=4",),
     "/groups": ("", "?show=all", "?show=marked+as+fixed"),
     "/find": tuple(
         f"?q={text}"
@@ -414,11 +415,13 @@ def ask_pages(world: World, browser: TestClient, role: Role) -> list[tuple[str, 
             if page.method == "GET":
                 found.append((f"GET {address}", browser.get(address)))
             else:
-                fields = (
+                fields: dict[str, Any] = dict(
                     SELECTION
                     if (page.path.startswith("/plans/") and "{" not in page.path) or page.path.endswith("export")
                     else FORM
                 )
+                if page.path == "/groups/fixed":
+                    fields = {**FORM, "group": world.groups, **{f"act-{each}": " 0 0" for each in world.groups}}
                 body = {**fields, "token": browser.token}  # type: ignore[attr-defined]
                 found.append((f"POST {address}", browser.post(address, data=body)))
     return found

@@ -394,8 +394,9 @@ def _rank_group(group: GroupState) -> RankedGroup:
 
 def _build_ranked_row(row: Any, grows: int, times: Mapping[int, tuple[int, int]]) -> RankedGroup:
     fixed, again = bool(row.is_fixed), bool(row.came_back)
-    own, ends = (row.id, row.handler, row.error_class, row.place), times.get(row.id, (row.first_at, row.last_at))
-    return RankedGroup(*own, int(row.open), int(row.letters), *ends, fixed, again, grows)
+    own = (row.id, row.handler, row.error_class, row.place)
+    first_at, last_at = times.get(row.id, (row.first_at, row.last_at))
+    return RankedGroup(*own, int(row.open), int(row.letters), first_at, last_at, fixed, again, grows)
 
 
 def _require_group_filter(filter_: LetterFilter) -> None:
