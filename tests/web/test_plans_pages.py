@@ -394,7 +394,12 @@ def test_the_last_letter_in_flight_is_shown_as_such(console, ann, database):
     open_letters(database, 2)
     made(ann)
     last = progress(console, done=199, sent=1)
-    assert explain_pace(last, {})[0] == "All are sent, and the last 1 letter is in flight."
+    assert explain_pace(last, {}) == [
+        "All are sent, and the last letter is in flight.",
+        "So far 1.99 a second have ended.",
+    ]
+    some = progress(console, done=1, sent=2)
+    assert explain_pace(some, {}) == ["All are sent, and the last 2 letters are in flight."]
     assert words_of(last.plan).words == "all sent, 1 in flight"
 
 
@@ -404,7 +409,7 @@ def test_the_end_of_a_canary_is_not_foretold_before_its_last_wave(console, ann, 
     found = progress(console, done=26, sent=1, waiting=173)
     canary = replace(found, plan=replace(found.plan, options=replace(found.plan.options, canary=True)))
     (said,) = explain_pace(canary, {})
-    assert said.startswith("So far 0.26 a second have ended. Each wave is larger than the one before")
+    assert said.startswith("So far 15.6 a minute have ended. Each wave is larger than the one before")
 
 
 def test_earlier_runs_of_the_same_selection_are_on_a_plan_s_page(console, ann, database):

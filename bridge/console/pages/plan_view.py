@@ -132,8 +132,9 @@ def explain_pace(found: PlanProgress, queued: Mapping[str, int]) -> list[str]:
     sums = sum_outcomes(plan)
     said = []
     if sums.under_way and not sums.untouched:
-        what = count_things(plan, sums.under_way)
-        said.append(f"All are sent, and the last {what} {'is' if sums.under_way == 1 else 'are'} in flight.")
+        one = sums.under_way == 1
+        last = count_things(plan, sums.under_way).removeprefix("1 ") if one else count_things(plan, sums.under_way)
+        said.append(f"All are sent, and the last {last} {'is' if one else 'are'} in flight.")
     if sums.under_way:
         waiting = [f"{format_count(count, 'message')} in {name}" for name, count in sorted(queued.items()) if count]
         said += [f"Workers take what is queued in its turn: {', '.join(waiting)}."] if waiting else []
@@ -144,9 +145,13 @@ def explain_pace(found: PlanProgress, queued: Mapping[str, int]) -> list[str]:
         return said
     pace = ended / passed * 1_000
     end = f" At that pace it ends in {format_span((sums.untouched + sums.under_way) / pace)}."
-    if plan.options.canary and sums.untouched:
+    if not sums.untouched:
+        # The last ones may wait for their retries.
+        end = ""
+    elif plan.options.canary:
         end = " Each wave is larger than the one before, so its end is not known yet."
-    return [*said, f"So far {pace:.3g} a second have ended.{end}"]
+    rate = f"{pace:.3g} a second" if pace >= 1 else f"{60 * pace:.3g} a minute"
+    return [*said, f"So far {rate} have ended.{end}"]
 
 
 class PlanSums(NamedTuple):
