@@ -3,7 +3,8 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from itertools import islice
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -22,7 +23,7 @@ from bridge.deadletters.inspection.failure_groups import (
     RankedGroup,
     explain_group_change,
 )
-from bridge.deadletters.inspection.group_details import GroupCause, replace_newest_letters
+from bridge.deadletters.inspection.group_details import MainCauses, replace_newest_letters
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import FilterFault, GroupChanged, NoSuchGroup
@@ -83,29 +84,19 @@ def _read_order(text: str) -> GroupOrder:
     return next((order for order in GROUP_SORTS if order == text), GroupOrder.OPEN)
 
 
-class ListedCauses(NamedTuple):
-    """The causes of a group in the list.
-
-    Attributes:
-        total: of all its causes.
-    """
-
-    shown: tuple[GroupCause, ...]
-    total: int
-
-
-def _list_causes(request: Request, ids: Sequence[int]) -> dict[int, ListedCauses]:
-    """Return the causes of each group that has several, with the fields masked that the user may not see."""
+def _list_causes(request: Request, ids: Sequence[int]) -> dict[int, MainCauses]:
+    """Return the main causes of each group that has several, with the fields masked that the user may not see."""
     desk = console.get_console(request).desk
-    several = {id_: causes for id_, causes in desk.causes.read_causes(ids).items() if len(causes) > 1}
-    shown = [(id_, cause) for id_, causes in several.items() for cause in causes[:LIST_CAUSES]]
-    lines = desk.lists(console.get_masks(request)).lines(cause.newest for _, cause in shown)
-    masked = replace_newest_letters([cause for _, cause in shown], lines)
-    listed: dict[int, ListedCauses] = {}
-    for (id_, _), cause in zip(shown, masked, strict=True):
-        shown_before = listed[id_].shown if id_ in listed else ()
-        listed[id_] = ListedCauses((*shown_before, cause), len(several[id_]))
-    return listed
+    found = desk.causes.read_main_causes(ids, LIST_CAUSES)
+    lines = desk.lists(console.get_masks(request)).lines(
+        cause.newest for each in found.values() for cause in each.shown
+    )
+    # One reading of the database for all groups; their lines come back in the same order.
+    masked = iter(lines)
+    return {
+        id_: each._replace(shown=tuple(replace_newest_letters(each.shown, [*islice(masked, len(each.shown))])))
+        for id_, each in found.items()
+    }
 
 
 def _select_page(

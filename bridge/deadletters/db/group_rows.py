@@ -4,7 +4,7 @@ They are read from kinds and tallies, never by a scan of the letters.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -265,8 +265,23 @@ def _is_of_group() -> ColumnElement[bool]:
     return letters.c.kind_id.in_(its)
 
 
-def count_causes(connection: Connection, group_ids: Sequence[int]) -> list[Any]:
+def rank_causes(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[str]]:
+    """Return the causes of each group that has letters, those with most open letters first."""
+    opened = func.sum(case((tallies.c.status == LetterStatus.OPEN, tallies.c.count), else_=0)).label("opened")
+    counted = select(kinds.c.group_id, kinds.c.cause, opened, func.sum(tallies.c.count).label("letters"))
+    counted = counted.join(tallies, tallies.c.kind_id == kinds.c.id).group_by(kinds.c.group_id, kinds.c.cause)
+    rows = connection.execute(counted.where(is_one_of(kinds.c.group_id, group_ids), tallies.c.count > 0)).all()
+    found: dict[int, list[str]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (-row.opened, -row.letters, row.cause)):
+        found[row.group_id].append(row.cause)
+    return found
+
+
+def count_causes(connection: Connection, group_ids: Sequence[int], causes: Collection[str] | None = None) -> list[Any]:
     """Return a row for each kind and status of these groups that has letters.
+
+    Parameters:
+        causes: the causes to count; `None`: all.
 
     Returns:
         `group_id`, `cause`, `status`, `count`, `first_at`, `last_at`, and `newest`, the id of the newest letter.
@@ -282,6 +297,8 @@ def count_causes(connection: Connection, group_ids: Sequence[int]) -> list[Any]:
         .join(tallies, tallies.c.kind_id == kinds.c.id)
         .where(is_one_of(kinds.c.group_id, group_ids), tallies.c.count > 0)
     )
+    if causes is not None:
+        query = query.where(kinds.c.cause.in_(causes))
     return [row for row in connection.execute(query) if row.newest is not None]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.db import group_rows, letter_query
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.group_rows import count_causes
+from bridge.deadletters.db.group_rows import count_causes, rank_causes
 from bridge.deadletters.inspection.advice import GroupSurroundings, Suggestion, advise_on_group
 from bridge.deadletters.inspection.failure_groups import GroupState
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
@@ -250,6 +250,17 @@ class GroupCause:
         return write_fields(self, "newest") | {"message": self.newest.error_message}
 
 
+class MainCauses(NamedTuple):
+    """The causes of a group with most open letters.
+
+    Attributes:
+        total: the number of all its causes.
+    """
+
+    shown: tuple[GroupCause, ...]
+    total: int
+
+
 @dataclass(frozen=True)
 class GroupCauses:
     """The causes of groups. Every method raises DeskUnavailable if the database does not answer."""
@@ -262,6 +273,20 @@ class GroupCauses:
             return {}
         with self.database.reading() as connection:
             rows = count_causes(connection, group_ids)
+        return self._build_causes(group_ids, rows)
+
+    def read_main_causes(self, group_ids: Sequence[int], most: int) -> dict[int, MainCauses]:
+        """Return the main causes of each group that has several; a group may have 50."""
+        if not group_ids:
+            return {}
+        with self.database.reading() as connection:
+            ranked = {id_: names for id_, names in rank_causes(connection, group_ids).items() if len(names) > 1}
+            chosen = {(id_, name) for id_, names in ranked.items() for name in names[:most]}
+            rows = count_causes(connection, [*ranked], {name for _, name in chosen}) if chosen else []
+        causes = self._build_causes([*ranked], [row for row in rows if (row.group_id, row.cause) in chosen])
+        return {id_: MainCauses(tuple(some), len(ranked[id_])) for id_, some in causes.items() if some}
+
+    def _build_causes(self, group_ids: Sequence[int], rows: Iterable[Any]) -> dict[int, list[GroupCause]]:
         by_cause: dict[tuple[int, str], list[Any]] = defaultdict(list)
         for row in rows:
             by_cause[row.group_id, row.cause].append(row)
