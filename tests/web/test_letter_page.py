@@ -463,3 +463,10 @@ def test_an_attempt_leads_to_its_log_lines_where_a_log_store_is_named(browser, r
     assert links == [f"{of}&from=-55000&to=70000", f"{of}&from=-56250&to=65000", f"{of}&from=-50030&to=70000"]
     object.__setattr__(desk.settings.environment, "DEADLETTERS_LOGS_URL", "https://logs.example.com/{trace_id}")
     assert "log lines" not in browser().get("/letters/2").text
+
+
+def test_the_traceback_comes_with_the_command_that_makes_a_test_of_it(browser, record):
+    record(letter(1, traceback=PYTHON), letter(2, traceback=PYTHON, origin="other"))
+    command = "bridge deadletters show 1 --pytest"
+    assert f'<code>{command}</code> <button type="button"' in panel(browser().get("/letters/1").text, "h-trace")
+    assert "--pytest" not in browser().get("/letters/2").text
