@@ -175,7 +175,7 @@ class SchemaRegistry:
         except (RegistryUnavailable, ValueUnfit):
             raise
         except ImportError as error:
-            raise RegistryUnavailable(f"{error.name} is not installed; {how_to_install('registry')}") from None
+            raise _explain_missing(error) from None
         except Exception as error:
             why = f"its schema {schema} cannot be read ({type(error).__name__}: {str(error)[:200]})"
             raise self._remember_unknown(schema, why) from None
@@ -223,7 +223,7 @@ class SchemaRegistry:
             try:
                 self._clients[shape] = self._make(self.options.client_settings)
             except ImportError as error:
-                raise RegistryUnavailable(f"{error.name} is not installed; {how_to_install('registry')}") from None
+                raise _explain_missing(error) from None
             except Exception as error:
                 raise RegistryUnavailable(
                     f"SCHEMA_REGISTRY_…: the client refuses these settings ({type(error).__name__}: {error})"
@@ -269,8 +269,27 @@ class SchemaRegistry:
         return _make_error(unknown, now)
 
 
+def find_missing_library() -> str:
+    """Return which library of the extra `registry` is not installed; empty: all are. It imports them."""
+    try:
+        import confluent_kafka.schema_registry  # noqa: F401
+
+        import bridge.formats.avro_schema
+        import bridge.formats.json_schema
+        import bridge.formats.protobuf_schema  # noqa: F401
+    except ImportError as error:
+        return error.name or str(error)
+    return ""
+
+
 def _make_error(unknown: _UnknownSchema, now: float) -> ValueUnfit:
     return SchemaPending(unknown.why) if now < unknown.pending_until else ValueUnfit(unknown.why)
+
+
+def _explain_missing(error: ImportError) -> RegistryUnavailable:
+    """Return the error of a process that started with the library, or asks for no handler: a console, say."""
+    needs = f"needs the extra registry ({error.name} is not installed)"
+    return RegistryUnavailable(f"the schema registry {needs}; {how_to_install('registry')}")
 
 
 def _make_client(settings: dict[str, Any]) -> Any:

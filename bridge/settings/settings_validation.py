@@ -9,8 +9,9 @@ from typing import Any, Final
 from celery import Celery
 from pydantic import ValidationError
 
+from bridge.errors import how_to_install
 from bridge.formats.log_link import find_template_fault
-from bridge.formats.schema_registry import REGISTRY_VARIABLES
+from bridge.formats.schema_registry import REGISTRY_VARIABLES, find_missing_library
 from bridge.formats.trace_context import TRACE_ID
 from bridge.handler_routes import Routes
 from bridge.kafka.clients import BROKERS_OWN, FIXED, NEW_PROTOCOL, group_protocol, property_fault
@@ -526,11 +527,14 @@ def find_queue_type_faults(kind: object) -> list[str]:
 
 
 def find_registry_faults(settings: Settings, routes: Routes) -> list[str]:
-    """Return a fault for each handler whose codec asks a schema registry that no setting names."""
-    if settings.registry is not None:
+    """Return a fault for each handler whose codec asks a schema registry, without its address or the extra."""
+    asking = [handler.name for handler in routes if handler.reads_schemas]
+    if not asking:
         return []
-    return [
-        f"{handler.name}: codec=Registry() asks a schema registry: set SCHEMA_REGISTRY_URL."
-        for handler in routes
-        if handler.reads_schemas
-    ]
+    faults = []
+    if settings.registry is None:
+        faults = [f"{name}: codec=Registry() asks a schema registry: set SCHEMA_REGISTRY_URL." for name in asking]
+    if missing := find_missing_library():
+        needs = f"needs the extra registry ({missing} is not installed); {how_to_install('registry')}"
+        faults += [f"{name}: codec=Registry() {needs}." for name in asking]
+    return faults

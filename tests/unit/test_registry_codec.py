@@ -541,5 +541,31 @@ def test_a_handler_that_asks_a_registry_needs_its_address():
     assert fault == "charge: codec=Registry() asks a schema registry: set SCHEMA_REGISTRY_URL."
 
 
+@pytest.mark.parametrize("library", ["certifi", "fastavro", "jsonschema.exceptions", "google.protobuf"])
+def test_a_handler_that_asks_a_registry_does_not_start_without_the_extra(library):
+    program = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        "from bridge.handler_routes import Handler, Routes\n"
+        "from bridge.settings import EnvironmentSettings, FileSettings, Settings\n"
+        "from bridge.settings.settings_validation import find_registry_faults\n"
+        "settings = Settings(FileSettings(), EnvironmentSettings(SCHEMA_REGISTRY_URL='http://registry'), '', {})\n"
+        "for asks in (True, False):\n"
+        "    charge = Handler('charge', ('orders',), 'q', 1, 1, reads_schemas=asks)\n"
+        "    print(*find_registry_faults(settings, Routes({'charge': charge})))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert ended.stdout.splitlines() == [
+        f"charge: codec=Registry() needs the extra registry ({library} is not installed); "
+        "in a clone of the project's repository: pip install '.[registry]'.",
+        "",
+    ]
+
+
+def test_a_handler_that_asks_a_registry_starts_with_the_extra():
+    charge = Handler("charge", ("orders",), "q", 1, 1, reads_schemas=True)
+    settings = Settings(FileSettings(), EnvironmentSettings(SCHEMA_REGISTRY_URL="http://registry"), "", {})
+    assert find_registry_faults(settings, Routes({"charge": charge})) == []
+
+
 def test_a_generated_class_needs_no_address_of_a_registry():
     assert (Registry().reads_schemas, Registry(protobuf=Duration).reads_schemas) == (True, False)
