@@ -20,6 +20,7 @@ from bridge.deadletters.model.bulk_plan import PlanCounts, PlanItemState, PlanKi
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter
 from bridge.deadletters.replay.redrive_plan import RedriveRequest
+from bridge.formats.attempt_history import AttemptNote
 from bridge.formats.delivery import Attempts
 from bridge.ledger.attempt_statistics import CountKey, add_counts
 from bridge.ledger.ledger_client import Ledger
@@ -107,6 +108,11 @@ def died(world: World, offset: int, ago: int, **other: Any) -> StoredLetter:
     group = made.kind.consumer_group
     identity = made.identity._replace(consumer_group=group, topic=topic, partition=partition)
     kind = made.kind._replace(topic=topic)
+    history = tuple(
+        AttemptNote(run, failed_at - 7_000 * (made.runs - run), 28 + run, made.error_message, "celery@worker-2", "1.5")
+        for run in range(1, made.runs + 1)
+    )
+    made = replace(made, history=history, first_failed_at=history[0].ended_at)
     return replace(made, identity=identity, kind=kind, topic=f"{topic}.dlq", partition=partition)
 
 
