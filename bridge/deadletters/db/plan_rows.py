@@ -103,9 +103,10 @@ def read_awaiting_plans(connection: Connection) -> list[tuple[BulkPlan, int]]:
     rows = connection.execute(select(plans).where(plans.c.state == PlanState.AWAITING).order_by(plans.c.id)).all()
     if not rows:
         return []
-    requests = select(trail.c.plan_id, func.max(trail.c.at)).where(trail.c.plan_id.in_([row.id for row in rows]))
+    last = func.max(trail.c.at).label("last")
+    requests = select(trail.c.plan_id, last).where(trail.c.plan_id.in_([row.id for row in rows]))
     times = connection.execute(requests.where(trail.c.what == REQUEST).group_by(trail.c.plan_id))
-    since: dict[int, int] = dict(times.tuples().all())
+    since: dict[int, int] = {row.plan_id: row.last for row in times}
     return [(_build_plan(row, {}), since.get(row.id, row.at)) for row in rows]
 
 
