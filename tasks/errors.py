@@ -50,6 +50,13 @@ class RetryLater(Exception):
         return f"again in {self.delay:g} s" + (f": {self.why}" if self.why else "")
 
 
+class RegistryDown(RetryLater):
+    """The schema registry is unavailable: the delivery runs again, and the outage is said like failures."""
+
+    def __str__(self) -> str:
+        return self.why
+
+
 class StopConsuming(Exception):
     """Raise it in a handler: going on would do harm; the topic is halted until a person resumes it.
 

@@ -123,6 +123,8 @@ class WaitingFailures:
 
 #: The beginning of a failure by which a handler halts its topic: it is reported with the halt.
 STOPS: Final = "tasks.errors.StopConsuming"
+#: The beginning of a failure for which the schema registry was unavailable: it spends no attempt.
+REGISTRY_DOWN: Final = "tasks.errors.RegistryDown: "
 
 
 def sum_up_failures(messages: Iterable[tuple[Mapping[str, Any], float | None]], more: bool) -> list[WaitingFailures]:

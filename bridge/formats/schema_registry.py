@@ -6,6 +6,7 @@ with the first value that names a schema.
 """
 
 import base64
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -54,6 +55,11 @@ class RegistryOptions:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     ca_file: str = ""
+
+    @property
+    def place(self) -> str:
+        """The address for people: without what precedes its `@`, which may be a login."""
+        return re.sub(r"//[^,]*@", "//…@", self.url)
 
     @property
     def client_settings(self) -> dict[str, Any]:
@@ -245,9 +251,9 @@ class SchemaRegistry:
             if isinstance(code, int) and code // 100 in _ABSENT:
                 self._down_since = None
                 said = f"schema {schema}" if isinstance(schema, int) or "-" in schema else schema
-                why = f"the schema registry {self.options.url} has no {said}"
+                why = f"the schema registry {self.options.place} has no {said}"
                 raise self._remember_unknown(schema, why, PENDING_FOR) from None
-            self._why = f"the schema registry {self.options.url} is unavailable: {_explain(error, status)}"
+            self._why = f"the schema registry {self.options.place} is unavailable: {_explain(error, status)}"
             self._down_since = now if self._down_since is None else self._down_since
             self._ask_at = self._clock() + ASKED_AGAIN
             raise RegistryUnavailable(self._why, now - self._down_since) from None

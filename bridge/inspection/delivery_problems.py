@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from bridge.dispatch.carrier_message import WaitingFailures
+from bridge.dispatch.carrier_message import REGISTRY_DOWN, WaitingFailures
 from bridge.formats.text_forms import format_count, format_share, inflect_verb
 from bridge.jobs.deployment_problems import format_workers
 from bridge.jobs.group_facts import GroupFacts, format_known_since, format_record_count, format_since
@@ -23,6 +23,8 @@ TOLD_FOR: Final = 86_400.0
 #: The number of a handler's deliveries that wait for a retry, or the seconds of waiting, that are a problem.
 FAILING_MANY: Final = 100
 FAILING_LONG: Final = 300.0
+#: The seconds of waiting for the schema registry: its errors are its own, and no handler retries them away.
+REGISTRY_LONG: Final = 15.0
 #: The words for a change of a log after which other records are there, by its stored name.
 LOG_CHANGES: Final = {"made anew": "was recreated", "went back": "was truncated"}
 
@@ -253,7 +255,8 @@ def find_failing_deliveries(facts: GroupFacts) -> Iterator[Problem]:
     for (name, kind), sample in waiting.items():
         # A handler that no worker runs does not fail now, and has a problem of its own.
         runs = facts.workers is None or name not in known or _knowing(facts, name, known[name])
-        long = sample.since is not None and facts.now - sample.since >= FAILING_LONG
+        limit = REGISTRY_LONG if sample.error.startswith(REGISTRY_DOWN) else FAILING_LONG
+        long = sample.since is not None and facts.now - sample.since >= limit
         if kind == "failed" and name not in rates and runs and (sample.count >= FAILING_MANY or long):
             yield _describe_waiting(facts, sample)
 
@@ -279,6 +282,8 @@ def _describe_unpublished(facts: GroupFacts, name: str, sample: WaitingFailures 
 
 def _describe_failing(facts: GroupFacts, name: str, rate: FailingHandler, sample: WaitingFailures | None) -> Problem:
     """Return the problem of a handler whose attempts fail, all or a share of them."""
+    if _waits_for_registry(facts, name, rate.error):
+        return _describe_registry_down(facts, name, rate.error, rate.since, sample)
     waits = (
         f"; {'at least ' if sample.more else ''}{format_count(sample.count, 'delivery', 'wait')} for a retry"
         if sample
@@ -303,6 +308,8 @@ def _describe_failing(facts: GroupFacts, name: str, rate: FailingHandler, sample
 
 def _describe_waiting(facts: GroupFacts, sample: WaitingFailures) -> Problem:
     """Return the problem of many deliveries that wait for a retry, or of few for long."""
+    if _waits_for_registry(facts, sample.handler, sample.error):
+        return _describe_registry_down(facts, sample.handler, sample.error, sample.since, sample)
     return make_problem(
         HANDLER_FAILING,
         "waiting",
@@ -313,6 +320,29 @@ def _describe_waiting(facts: GroupFacts, sample: WaitingFailures) -> Problem:
         began=format_since(sample.since, facts.now) if sample.since else "since when is not known",
         error=sample.error.rstrip(". "),
         advice=_advise(facts, sample.handler),
+    )
+
+
+def _waits_for_registry(facts: GroupFacts, handler: str, error: str) -> bool:
+    """Return whether deliveries run again as soon as the schema registry answers: those of a halted topic do not."""
+    topics = next((known.topics for known in facts.handlers if known.name == handler), ())
+    return error.startswith(REGISTRY_DOWN) and facts.halts.keys().isdisjoint(topics)
+
+
+def _describe_registry_down(
+    facts: GroupFacts, handler: str, error: str, since: float | None, sample: WaitingFailures | None
+) -> Problem:
+    """Return the problem of deliveries that wait for the schema registry."""
+    count = format_count(sample.count, "delivery", "wait") if sample else "Some may wait"
+    return make_problem(
+        HANDLER_FAILING,
+        "registry",
+        handler=handler,
+        since=since or None,
+        many=sample.count if sample else None,
+        began=format_since(since, facts.now) if since else "since when is not known",
+        error=error.removeprefix(REGISTRY_DOWN).rstrip(". "),
+        deliveries=f"At least {count}" if sample and sample.more else count,
     )
 
 

@@ -201,7 +201,7 @@ def _registry(chosen: Settings) -> Iterator[CheckFinding]:
     registry = SchemaRegistry(chosen.registry)
     try:
         kinds = registry.check()
-        yield CheckFinding("ok", f"the schema registry at {chosen.registry.url} answers; it has schemas of {kinds}.")
+        yield CheckFinding("ok", f"the schema registry at {chosen.registry.place} answers; it has schemas of {kinds}.")
     except RegistryUnavailable as error:
         yield CheckFinding("fault", f"{error}.")
     finally:

@@ -57,7 +57,8 @@ KEYS_HELD: Final = ProblemRow(
 HANDLER_FAILING: Final = ProblemRow(
     "failing",
     "handler_failing",
-    "Attempts of a handler fail: all of them, one in twenty or more, or deliveries wait long for a retry.",
+    "Attempts of a handler fail: all of them, one in twenty or more, or deliveries wait long for a retry or for the "
+    "schema registry.",
     "Fix the cause: deliveries that wait for a retry run again. Replay those that are dead.",
     {
         "all": ProblemWords(
@@ -86,14 +87,24 @@ HANDLER_FAILING: Final = ProblemRow(
             do="fix the cause: the deliveries run again",
             of="deliveries",
         ),
+        "registry": ProblemWords(
+            sentence=(
+                "Deliveries of {handler} cannot be decoded, {began}: {error}. {deliveries} for it. None is lost and no "
+                "attempt is spent: they run again by themselves, until `give_up_after` if the handler has it. Restore "
+                "the schema registry, or correct SCHEMA_REGISTRY_…"
+            ),
+            what="Deliveries of {handler} wait for the schema registry",
+            do="restore the schema registry, or correct SCHEMA_REGISTRY_…: the deliveries run again",
+            of="deliveries",
+        ),
     },
     STOPS_ALL,
     (
         AlertRule(
             "AHandlerFails",
-            'sum by (handler) (rate(worker_retried_total{reason="failed"}[5m]))'
+            'sum by (handler) (rate(worker_retried_total{reason=~"failed|registry"}[5m]))'
             ' > sum by (handler) (rate(worker_handled_total{outcome="done"}[5m]))',
-            "{{ $labels.handler }}: more runs fail than succeed; see bridge status",
+            "{{ $labels.handler }}: more runs fail, or wait for the schema registry, than succeed; see bridge status",
             "1m",
         ),
         AlertRule(
@@ -106,7 +117,8 @@ HANDLER_FAILING: Final = ProblemRow(
     ),
     period=(
         "if ten or more attempts fail and none succeeds; within 3 minutes if one in twenty fails, from 20 "
-        "failures on; else when 100 deliveries wait for a retry, or one has waited for 5 minutes"
+        "failures on; else when 100 deliveries wait for a retry, or one has waited for 5 minutes, or for 15 s for the "
+        "schema registry"
     ),
     causes=(KnownCause("dependency_down", "handler"),),
 )

@@ -9,7 +9,7 @@ from bridge.errors import RegistryUnavailable, SchemaPending, ValueUnfit
 from bridge.formats.delivery import Headers
 from bridge.formats.schema_frame import SchemaFrame, read_frame
 from bridge.formats.schema_registry import SchemaRegistry, read_registry_options
-from tasks.errors import HandlerError, RetryLater, Undecodable
+from tasks.errors import HandlerError, RegistryDown, RetryLater, Undecodable
 
 #: Seconds until a delivery runs again while the registry is down: as long as it has been down, within these.
 _SHORTEST_WAIT, _LONGEST_WAIT = 10.0, 300.0
@@ -81,7 +81,8 @@ class Registry(MessageCodec):
 
         Raises:
             Undecodable: it names no schema, an unknown one, or does not fit its schema.
-            RetryLater: the registry is unavailable, or does not have the schema yet.
+            RegistryDown: the registry is unavailable.
+            RetryLater: it does not have the schema yet.
         """
         frame = read_frame(record.value or b"", record.headers)
         if frame is None:
@@ -95,7 +96,7 @@ class Registry(MessageCodec):
         except ValueUnfit as error:
             raise Undecodable(f"the value does not decode by schema {frame.schema}: {error}") from None
         except RegistryUnavailable as error:
-            raise RetryLater(min(max(error.down_for, _SHORTEST_WAIT), _LONGEST_WAIT), str(error)) from None
+            raise RegistryDown(min(max(error.down_for, _SHORTEST_WAIT), _LONGEST_WAIT), str(error)) from None
 
 
 def _parse_message(wanted: Any, frame: SchemaFrame) -> Any:

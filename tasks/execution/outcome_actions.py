@@ -8,7 +8,7 @@ from bridge.errors import LedgerUnavailable, NeverPublished
 from bridge.formats.delivery import Batch, Dead, Delivery
 from bridge.formats.failure import Failure
 from tasks.declaration.message_task import MessageTask
-from tasks.errors import TopicHalted
+from tasks.errors import RegistryDown, TopicHalted
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.batch_telemetry import BatchTelemetry
 from tasks.execution.breaker_guard import BREAKER_PAUSE, REFUSED_PAUSE
@@ -124,9 +124,10 @@ class OutcomeActions:
             case DropDelivery():
                 self.finish(delivery)
             case RetryDelivery(delay, spent):
-                if spent:
+                is_registry = isinstance(cause, RegistryDown)
+                if spent or is_registry:
                     self.telemetry.note_failure(str(failure))
-                self.telemetry.count_retry("failed" if spent else "postponed")
+                self.telemetry.count_retry("failed" if spent else "registry" if is_registry else "postponed")
                 self.schedule.put_off(self._fail(delivery, failure, seconds, spent=spent), delay, str(failure), failure)
             case HaltTopic():
                 self.telemetry.count_retry("halted")

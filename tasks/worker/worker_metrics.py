@@ -46,7 +46,7 @@ UNSEEN: Final = {"counts": "metrics", "notes": "notes of what is done of a batch
 _MARK: Final = ".full"
 UNSEEN_PROCESSES: Final = "worker_unseen_processes"
 #: Why deliveries are sent again.
-RETRIED: Final = ("failed", "postponed", "halted", "dead_letter_unpublished", "not_parked", "limited")
+RETRIED: Final = ("failed", "registry", "postponed", "halted", "dead_letter_unpublished", "not_parked", "limited")
 
 _metrics: _Metrics | None = None
 _making = threading.Lock()

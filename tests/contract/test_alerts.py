@@ -118,8 +118,10 @@ INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
     # A bad release: no attempt of its workers has succeeded, ever. Their series are there from the start, at 0.
     "AHandlerFails": (
         {
-            'worker_retried_total{handler="h",reason="failed"}': "0+30x40",
-            'worker_handled_total{handler="h",outcome="done"}': "0x40",
+            'worker_retried_total{handler="h",reason="failed"}': "0+15x40",
+            # The schema registry is down: this alert has to count what waits for it.
+            'worker_retried_total{handler="h",reason="registry"}': "0+15x40",
+            'worker_handled_total{handler="h",outcome="done"}': "0+20x40",
             'worker_handled_total{handler="h",outcome="failed"}': "0+30x40",
         },
         {

@@ -32,7 +32,7 @@ from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from lossless.worker.run_outcome import ComeBack
 from tasks import Breaker, DeadLetter, RetryLater, StopConsuming, app, handler, logs
 from tasks.declaration.celery_defaults import make_quorum_queue
-from tasks.errors import DeadLettered, TopicHalted
+from tasks.errors import DeadLettered, RegistryDown, TopicHalted
 from tasks.execution import (
     batch_run,
     handler_attempt,
@@ -42,6 +42,7 @@ from tasks.execution import (
     retry_schedule,
 )
 from tasks.execution.batch_fates import FINAL_FATES, BatchFates
+from tasks.execution.batch_telemetry import BatchTelemetry
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.retry_schedule import RetryParker
@@ -1240,3 +1241,28 @@ def test_while_kafka_is_away_a_batch_waits_for_it_no_more_than_twice(
 )
 def test_a_redelivered_message_names_the_error_for_which_its_retry_could_not_be_sent(error: Exception, cause: Any):
     assert message_resend.find_reject_cause(error) == cause
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "noted"),
+    [
+        (RegistryDown(10, "the schema registry is unavailable"), "registry", 2),
+        # What a handler asks for itself is no failure.
+        (RetryLater(10, "busy"), "postponed", 0),
+    ],
+)
+def test_an_outage_of_the_schema_registry_spends_no_attempt_and_is_noted_and_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: RetryLater, reason: str, noted: int
+) -> None:
+    failures: list[str] = []
+    retries: list[str] = []
+    monkeypatch.setattr(BatchTelemetry, "note_failure", lambda self, words: failures.append(words))
+    monkeypatch.setattr(BatchTelemetry, "count_retry", lambda self, reason: retries.append(reason))
+
+    def run(number: int, message: Message) -> str:
+        raise error
+
+    monkeypatch.setattr(charge, "run", run)
+    world.run(1, 2)
+    assert [again.attempts for again in world.batches[-1].deliveries] == [Attempts(postponed=1)] * 2
+    assert (retries, failures) == ([reason] * 2, [str(Failure.from_error(error, traceback=False))] * noted)

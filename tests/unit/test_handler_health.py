@@ -9,6 +9,7 @@ import pytest
 from bridge.dispatch.carrier_message import WaitingFailures
 from bridge.formats.celery_header import HEADER, to_header
 from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.formats.failure import Failure
 from bridge.inspection.status_report import list_problems
 from bridge.jobs.backlog import BacklogGrowth
 from bridge.ledger.attempt_statistics import (
@@ -20,6 +21,7 @@ from bridge.ledger.attempt_statistics import (
     UnpublishedDeadLetters,
 )
 from bridge.problems.problem_table import PROBLEM_ROWS
+from tasks.errors import RegistryDown
 from tasks.execution import batch_progress
 from tasks.execution.process_loss import TaskNotes
 from tasks.worker.worker_announcement import ProcessActivity
@@ -97,6 +99,43 @@ def test_deliveries_are_only_said_to_be_retried_if_some_are_seen_to_wait_for_a_r
     waiting = [WaitingFailures(CHARGE.name, "failed", 3, NOW - 9, "x")]
     (problem,) = list_problems(replace(BAD_RELEASE, failing=waiting))
     assert problem.endswith("Those that wait are retried, and become dead letters when their retries are spent.")
+
+
+#: The error of a delivery, as the ledger and the broker keep it, for which the schema registry was unavailable.
+OUTAGE = str(
+    Failure.from_error(
+        RegistryDown(10, "the schema registry http://registry is unavailable: it answered with HTTP 503"),
+        traceback=False,
+    )
+)
+
+
+def test_an_outage_of_the_schema_registry_is_said_within_thirty_seconds_and_that_no_attempt_is_spent():
+    five = WaitingFailures(CHARGE.name, "failed", 5, NOW - 15, OUTAGE)
+    assert list_problems(replace(WELL, failing=[replace(five, since=NOW - 14)])) == []
+    (problem,) = list_problems(replace(WELL, failing=[five]))
+    assert problem == (
+        f"Deliveries of {CHARGE.name} cannot be decoded, since 2026-01-31 11:59:50 UTC (15 s): the schema registry "
+        "http://registry is unavailable: it answered with HTTP 503. 5 deliveries wait for it. None is lost and no "
+        "attempt is spent: they run again by themselves, until `give_up_after` if the handler has it. Restore the "
+        "schema registry, or correct SCHEMA_REGISTRY_…"
+    )
+    assert (problem.row.identifier, problem.many, problem.since) == ("handler_failing", 5, NOW - 15)
+
+
+def test_ten_deliveries_that_find_no_schema_registry_are_said_before_any_sample_shows_them():
+    known = outcomes(done_at=NOW - 31, failing_since=NOW - 9, failed=10, failed_at=NOW - 1, error=OUTAGE)
+    (problem,) = list_problems(replace(WELL, outcomes=known))
+    assert "cannot be decoded" in problem
+    assert "no attempt is spent" in problem
+    assert "dead letter" not in problem
+
+
+def test_while_a_topic_is_halted_nobody_says_that_what_waits_for_the_schema_registry_runs_by_itself():
+    waiting = [WaitingFailures(CHARGE.name, "failed", 5, NOW - 60, OUTAGE)]
+    said = list_problems(replace(WELL, halts={"orders": HALT}, failing=waiting))
+    (problem,) = [words for words in said if "HTTP 503" in words]
+    assert problem.endswith("`bridge resume orders`.")
 
 
 @pytest.mark.parametrize(

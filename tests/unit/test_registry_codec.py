@@ -36,7 +36,7 @@ from tasks.declaration.celery_defaults import OWN_DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.declaration.message_codec import EncodedValue
 from tasks.declaration.value_codec import check_value, guard_decoder, make_decode_steps
-from tasks.errors import HandlerError, RetryLater, Undecodable
+from tasks.errors import HandlerError, RegistryDown, RetryLater, Undecodable
 from tasks.testing import outcome
 from tests.schema_registry import ORDER_SCHEMA, RegistryServer, basic, frame, serve_registry, write_avro
 
@@ -175,9 +175,18 @@ def test_of_more_unknown_schemas_than_are_remembered_none_is_put_off_for_ever(re
 @pytest.mark.parametrize("status", [500, 503, 401])
 def test_a_registry_that_does_not_answer_is_a_retry_that_spends_none_and_names_it(registry, status):
     registry.status = status
-    with pytest.raises(RetryLater, match=rf"schema registry {registry.url}") as raised:
+    with pytest.raises(RegistryDown, match=rf"^the schema registry {registry.url}") as raised:
         decode(frame(1, b"x"))
     assert raised.value.delay == 10
+
+
+def test_the_login_in_an_address_is_not_shown(registry):
+    registry.status = 503
+    url = registry.url.replace("//", "//ann:s3cret@")
+    with pytest.raises(RegistryUnavailable) as raised:
+        SchemaRegistry(RegistryOptions(f"{url},{url}")).find_format(1)
+    assert f"{registry.url.replace('//', '//…@')}," in str(raised.value)
+    assert "s3cret" not in str(raised.value)
 
 
 def test_an_address_without_the_api_is_a_retry_and_no_unknown_schema(registry, monkeypatch):
