@@ -111,6 +111,7 @@ def test_pagerduty_opens_an_incident_and_resolves_the_same():
 @pytest.mark.parametrize("about", AlarmKind)
 def test_pagerduty_takes_what_is_told_of_anything(about):
     data = {**HALT, **GROUP, "dependency": "bank", "handlers": ["charge"], "failures": 20, "usual": 1.0, "webhook": "a"}
+    data |= {"plan": 3, "what": "discard", "deliveries": 5}
     told = written(
         WebhookFormat.PAGERDUTY, alarm_event.begin_event(Alarm(about, "x" * 300, AT, {**data, "why": "y" * 5_000}))
     )
