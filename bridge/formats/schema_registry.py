@@ -29,6 +29,9 @@ SERIALIZED: Final = "serialized"
 NO_DESCRIPTOR: Final = "the registry makes no descriptor of its schema"
 #: The classes of error codes by which a registry says that it has no such schema, or no such id.
 _ABSENT: Final = (404, 422)
+_NO_API: Final = (
+    "this address has no such API (HTTP 404): see SCHEMA_REGISTRY_URL (Apicurio's ends in /apis/ccompat/v7)"
+)
 #: The variables with which a registry is reached.
 REGISTRY_VARIABLES: Final = (
     "SCHEMA_REGISTRY_URL",
@@ -162,7 +165,11 @@ class SchemaRegistry:
         Raises:
             RegistryUnavailable: it did not tell.
         """
-        kinds = self._ask(lambda: self._client().get_schema_types(), "types")
+        try:
+            kinds = self._ask(lambda: self._client().get_schema_types(), "types")
+        except ValueUnfit:
+            # Every registry has types: a server that has no such path answers so.
+            raise RegistryUnavailable(f"the schema registry {self.options.place} is unavailable: {_NO_API}") from None
         return ", ".join(sorted(map(str, kinds or ())))
 
     def close(self) -> None:
@@ -324,7 +331,7 @@ def _explain(error: Exception, status: int | None) -> str:
     if status in (401, 403):
         return f"it refuses these credentials (HTTP {status}): see SCHEMA_REGISTRY_USERNAME or SCHEMA_REGISTRY_TOKEN"
     if status == 404:
-        return "this address has no such API (HTTP 404): see SCHEMA_REGISTRY_URL (Apicurio's ends in /apis/ccompat/v7)"
+        return _NO_API
     if status is not None:
         return f"it answered with HTTP {status}"
     return f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")

@@ -132,7 +132,8 @@ def test_a_tombstone_is_none(registry):
     ],
 )
 def test_what_names_no_known_schema_or_does_not_fit_it_is_undecodable_and_says_why(registry, value, words):
-    registry.schemas.setdefault(1, {}) or registry.add(ORDER_SCHEMA)
+    if 1 not in registry.schemas:
+        registry.add(ORDER_SCHEMA)
     with pytest.raises(Undecodable, match=words):
         decode(value)
 
@@ -541,6 +542,17 @@ def test_the_check_asks_the_registry_and_says_what_is_wrong(registry):
     assert found[0] == "fault"
     assert "refuses these credentials (HTTP 403)" in found[1]
     assert find_check_findings("") == []
+
+
+@pytest.mark.parametrize("code", [404, 40403])
+def test_the_check_of_a_server_without_the_api_says_so_however_that_says_not_found(registry, monkeypatch, code):
+    monkeypatch.setattr(registry, "answer", lambda path, login: (404, {"error_code": code, "message": "not found"}))
+    (found,) = find_check_findings(registry.url)
+    assert found == (
+        "fault",
+        f"the schema registry {registry.url} is unavailable: this address has no such API (HTTP 404): see "
+        "SCHEMA_REGISTRY_URL (Apicurio's ends in /apis/ccompat/v7).",
+    )
 
 
 def test_a_handler_that_asks_a_registry_needs_its_address():
