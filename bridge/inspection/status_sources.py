@@ -18,6 +18,7 @@ from bridge.formats.halt_scope import SmallHalts, find_small_halts
 from bridge.handler_routes import Routes
 from bridge.jobs.deployment_problems import find_unconsumed_queues
 from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerFacts, HandlerHalt, RedisMemory, format_utc
+from bridge.kafka.clients import login_errors
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger import Ledger
 from bridge.ledger.attempt_statistics import read_counts, read_outcomes, read_unpublished
@@ -70,10 +71,10 @@ class StatusSources:
         try:
             return question()
         except KafkaUnavailable as error:
-            why = (
-                f"{error} Start it, or fix the network or KAFKA_BOOTSTRAP_SERVERS ({self.bootstrap}): until then "
-                "nothing new is read."
-            )
+            why = f"{error} Until then nothing new is read."
+            if not login_errors.explains(str(error)):
+                place = f"KAFKA_BOOTSTRAP_SERVERS ({self.bootstrap})"
+                why = f"{error} Start it, or fix the network or {place}: until then nothing new is read."
         except LedgerUnavailable as error:
             why = str(error)
         except HandoffFailed as error:

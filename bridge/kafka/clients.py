@@ -28,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from bridge.kafka.login_errors import explain_login
+from bridge.kafka.login_errors import concerns_token, explain_login
 
 __all__ = [
     "BROKERS_OWN",
@@ -243,11 +243,25 @@ class LoginErrors:
 
     def __init__(self) -> None:
         self._words, self._until = "", 0.0
+        self._token_fault, self._token_until = "", 0.0
 
     @property
     def words(self) -> str:
         """Return the error in words; empty if there was none for a while."""
-        return self._words if time.monotonic() < self._until else ""
+        return self.token_fault or (self._words if time.monotonic() < self._until else "")
+
+    @property
+    def token_fault(self) -> str:
+        """Return why KAFKA_OAUTH_CB gave no token, without a full stop; empty: it gave one, or is not asked."""
+        return self._token_fault if time.monotonic() < self._token_until else ""
+
+    def note_token(self, fault: str = "") -> None:
+        """Note why no client has a token; empty: they have."""
+        self._token_fault, self._token_until = fault.rstrip(". "), time.monotonic() + self.LASTS
+
+    def explains(self, text: str) -> bool:
+        """Return whether an error in words is one of a login: neither Kafka nor its address is at fault."""
+        return bool(explain_login(text)) or bool(self.token_fault and self.token_fault in text)
 
     def watch(self, callbacks: Mapping[str, Any]) -> dict[str, Any]:
         """Return the callbacks of a client with one that also notes its login errors."""
@@ -307,7 +321,7 @@ def explain_error(error: object) -> str:
                 return f"{advice} ({cause.name()})"
     text = _AFTER.sub("", str(error.str()))
     if login := explain_login(text):
-        return f"{login} ({text})"
+        return (concerns_token(text) and login_errors.token_fault) or f"{login} ({text})"
     if error.code() in _NO_ANSWER and (login := login_errors.words):
         return login
     words = _IN_WORDS.get(error.code())

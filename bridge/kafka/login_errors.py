@@ -48,3 +48,12 @@ def explain_login(text: str) -> str:
     'the issuer does not respond: c'
     """
     return next((words for pattern, words in _LOGIN_ERRORS if pattern.search(text)), "")
+
+
+def concerns_token(text: str) -> bool:
+    """Return whether an error of a login may come of a function that gave no token: clients begin with a placeholder.
+
+    >>> concerns_token('SASL authentication error: {"status":"invalid_token"} (after 9ms)')
+    True
+    """
+    return '"invalid_token"' in text or "OAuth callback raised" in text

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from bridge.errors import SettingsError, TokenUnavailable
-from bridge.kafka.clients import RepeatFilter
+from bridge.kafka.clients import RepeatFilter, login_errors
 from bridge.settings.address_values import hide_passwords_in
 from bridge.settings.app_discovery import describe_import_error
 from bridge.settings.imported_function import import_function
@@ -102,7 +102,10 @@ class OAuthTokenSource:
                 token = self._read_answer(self._ask(config))
             except TokenUnavailable as error:
                 logger.error("%s", error)
+                if self._token is None or self._token.expires <= time.time():
+                    login_errors.note_token(str(error))
                 raise
+            login_errors.note_token()
             now = time.time()
             self._token, self._shared_until = token, now + (token.expires - now) * SHARED_FOR
             return token

@@ -9,11 +9,21 @@ from typing import Any
 import pytest
 
 from bridge.errors import SettingsError, TokenUnavailable
+from bridge.kafka import clients
 from bridge.kafka.clients import admin_client
 from bridge.settings import oauth_token
 from bridge.settings.oauth_token import OAuthTokenSource
 
 SECRET = "eyJhbGciOi.secret.token"
+
+
+@pytest.fixture(autouse=True)
+def errors(monkeypatch: pytest.MonkeyPatch) -> clients.LoginErrors:
+    """The login errors of a process of its own."""
+    made = clients.LoginErrors()
+    monkeypatch.setattr(clients, "login_errors", made)
+    monkeypatch.setattr(oauth_token, "login_errors", made)
+    return made
 
 
 def source(function: Callable[[str], Any]) -> OAuthTokenSource:
@@ -51,6 +61,40 @@ def fault(function: Callable[[str], Any]) -> str:
 )
 def test_an_answer_that_is_no_token_is_named_with_the_setting_and_not_repeated(answer: Any, words: str):
     assert words in fault(lambda _: answer)
+
+
+def test_while_no_client_has_a_token_the_fault_of_the_function_explains_why_kafka_refuses_them(
+    errors: clients.LoginErrors, monkeypatch: pytest.MonkeyPatch
+):
+    now, lasts = time.time(), 60.0
+    is_down = True
+    monkeypatch.setattr(time, "time", lambda: now)
+    refused = clients.KafkaError(clients.KafkaError._AUTHENTICATION, 'error: {"status":"invalid_token"}')
+    silent = clients.KafkaError(clients.KafkaError._TRANSPORT, "Broker transport failure")
+
+    def token(_: str) -> Any:
+        if is_down:
+            raise ConnectionError("the issuer is down")
+        return SECRET, now + lasts
+
+    def explains() -> list[bool]:
+        return ["raised ConnectionError: the issuer is down" in clients.explain_error(e) for e in (refused, silent)]
+
+    tokens = source(token)
+    assert tokens.make_callback("")("")[0] == "no-token"
+    assert explains() == [True, True]
+    is_down = False
+    tokens.fetch("")
+    assert explains() == [False, False]
+    # The clients still have a token: another fault is Kafka's.
+    is_down, now = True, now + 45
+    with pytest.raises(TokenUnavailable):
+        tokens.fetch("")
+    assert explains() == [False, False]
+    now += 16
+    with pytest.raises(TokenUnavailable):
+        tokens.fetch("")
+    assert explains() == [True, True]
 
 
 def test_an_exception_of_the_function_is_said_with_its_line():

@@ -3,9 +3,11 @@
 import pytest
 
 from bridge.errors import HandoffFailed, KafkaUnavailable
+from bridge.inspection import status_sources
 from bridge.inspection.status import PartitionSample
 from bridge.inspection.status_sources import StatusSources
 from bridge.jobs.group_facts import GroupFacts, RedisMemory
+from bridge.kafka import clients
 from tests.unit.test_retry_partition import CHARGE, record
 
 
@@ -53,6 +55,24 @@ def test_a_kafka_that_does_not_answer_is_said_with_its_address():
     asked.ask(question)
     (sentence,) = asked.silent
     assert "KAFKA_BOOTSTRAP_SERVERS (kafka-1:9092,kafka-2:9092)" in sentence
+
+
+@pytest.mark.parametrize("token", ["", "KAFKA_OAUTH_CB=shop:token raised OSError: the issuer is down."])
+def test_a_failed_login_is_said_with_its_own_advice_alone(token: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(clients, "login_errors", errors := clients.LoginErrors())
+    monkeypatch.setattr(status_sources, "login_errors", errors)
+    errors.note_token(token)
+    refused = clients.KafkaError(clients.KafkaError._AUTHENTICATION, 'error: {"status":"invalid_token"}')
+
+    def question() -> None:
+        raise KafkaUnavailable(f"Kafka does not answer: {clients.explain_error(refused)}.")
+
+    asked = StatusSources(GroupFacts(0.0, "shop", ()), bootstrap="kafka-1:9092")
+    asked.ask(question)
+    (sentence,) = asked.silent
+    assert sentence.startswith(f"Kafka does not answer: {token or 'Kafka refuses the token: check its expiry'}")
+    assert sentence.endswith(" Until then nothing new is read.")
+    assert "KAFKA_BOOTSTRAP_SERVERS" not in sentence
 
 
 def test_a_sample_of_a_retry_topic_tells_since_when_each_handlers_records_are_due():
