@@ -4,9 +4,10 @@ import base64
 import json
 import re
 import struct
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
@@ -40,6 +41,8 @@ class RegistryServer:
         status: in place of every answer, if it is not 0.
         login: the header `authorization` that it wants.
         asked: the paths of all requests.
+        body: in place of the body of every schema, if it is not `None`.
+        pause: seconds between two bytes of a body.
     """
 
     url: str = ""
@@ -48,6 +51,8 @@ class RegistryServer:
     status: int = 0
     login: str = ""
     asked: list[str] = field(default_factory=list)
+    body: Any = None
+    pause: float = 0.0
 
     def add(
         self,
@@ -77,6 +82,8 @@ class RegistryServer:
         place, _, query = path.partition("?")
         if place == "/schemas/types":
             return 200, ["AVRO", "JSON", "PROTOBUF"]
+        if self.body is not None:
+            return 200, self.body
         if match := re.fullmatch(r"/schemas/ids/(\d+)", place):
             found = self.schemas.get(int(match[1]))
         elif match := re.fullmatch(r"/schemas/guids/([0-9a-f-]+)", place):
@@ -103,7 +110,13 @@ def serve_registry() -> Iterator[RegistryServer]:
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            if not registry.pause:
+                self.wfile.write(data)
+                return
+            with suppress(OSError):  # the client has left
+                for byte in data:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(registry.pause)
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -1,8 +1,8 @@
 """The schema registry: schemas by their id, each asked for once by a process, and the formats of their values.
 
-Confluent's client speaks to it, and to Apicurio by its API for that. A registry that is down is asked again after a
-pause. An unknown id may come within its first minute, and then is asked for once a minute. The libraries are loaded
-with the first value that names a schema.
+Confluent's client speaks to it, and to Apicurio by its API for that. A registry that is down, or answers without a
+schema, is asked again after a pause. An unknown id, or a text that cannot be read, may come within its first minute,
+and then is asked for once a minute. The libraries are loaded with the first value that names a schema.
 """
 
 import base64
@@ -16,8 +16,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from bridge.errors import RegistryUnavailable, SchemaPending, ValueUnfit, how_to_install
 from bridge.formats.schema_frame import SchemaFrame
+from lossless.background_thread import start_call
 
-#: Seconds that an answer may take (of several addresses: together), and until a registry that failed is asked again.
+#: Seconds that a whole answer may take (of several addresses: together), and until a registry that failed is asked
+#: again.
 ANSWER_WITHIN: Final = 5.0
 ASKED_AGAIN: Final = 5.0
 #: Seconds for which an unknown id may come yet, and for which it is remembered after them; the most of them.
@@ -151,7 +153,7 @@ class SchemaRegistry:
 
         Raises:
             RegistryUnavailable: the registry did not tell.
-            SchemaPending: it has had no such schema for less than a minute.
+            SchemaPending: it has had no such schema, or a text that cannot be read, for less than a minute.
             ValueUnfit: it has no such schema, or one that nothing here reads.
         """
         found = self._formats.get(schema)
@@ -191,7 +193,9 @@ class SchemaRegistry:
             raise _explain_missing(error) from None
         except Exception as error:
             why = f"its schema {schema} cannot be read ({type(error).__name__}: {str(error)[:200]})"
-            raise self._remember_unknown(schema, why) from None
+            # A gateway may have answered in the registry's place.
+            self._forget_answers()
+            raise self._remember_unknown(schema, why, PENDING_FOR) from None
 
     def _build_format(self, schema: int | str, found: Any) -> ValueFormat:
         kind = found.schema_type or "AVRO"
@@ -220,15 +224,14 @@ class SchemaRegistry:
                 continue
             client = self._client(shape)
             ask = partial(client.get_version, each.subject, each.version, True, shape or None)
-            named = self._ask(ask, f"version {each.version} of {each.subject}").schema
+            named = self._ask(partial(_read_version, ask), f"version {each.version} of {each.subject}")
             made = {**made, **self._fetch_references(named, shape), each.name: named.schema_str}
         return made
 
     def _fetch(self, schema: int | str, shape: str) -> Any:
         client = self._client(shape)
-        if isinstance(schema, int):
-            return self._ask(lambda: client.get_schema(schema, fmt=shape or None), schema)
-        return self._ask(lambda: client.get_schema_by_guid(schema, fmt=shape or None), schema)
+        get = client.get_schema if isinstance(schema, int) else client.get_schema_by_guid
+        return self._ask(lambda: _require_text(get(schema, fmt=shape or None)), schema)
 
     def _client(self, shape: str = "") -> Any:
         """Return the client for a shape of schemas: each has a cache, which does not tell shapes apart."""
@@ -247,11 +250,17 @@ class SchemaRegistry:
         now = self._clock()
         if self._down_since is not None and now < self._ask_at:
             raise RegistryUnavailable(self._why, now - self._down_since)
+        # In a thread: the client's own time is for each part of an answer, and a few bytes at a time have no bound.
+        asked = start_call("schema registry", request)
         try:
-            answer = request()
+            answer = asked.result(ANSWER_WITHIN)
         except RegistryUnavailable:
             raise
-        except Exception as error:
+        except Exception as raised:
+            error: Exception = raised
+            if not asked.done():
+                self.close()  # the thread ends with its connection
+                error = TimeoutError(f"it has not answered within {ANSWER_WITHIN:g} s")
             status, code = getattr(error, "http_status_code", None), getattr(error, "error_code", None)
             if shape_fault := _find_shape_fault(error):
                 raise self._remember_unknown(schema, shape_fault) from None
@@ -260,12 +269,18 @@ class SchemaRegistry:
                 said = f"schema {schema}" if isinstance(schema, int) or "-" in schema else schema
                 why = f"the schema registry {self.options.place} has no {said}"
                 raise self._remember_unknown(schema, why, PENDING_FOR) from None
+            self._forget_answers()
             self._why = f"the schema registry {self.options.place} is unavailable: {_explain(error, status)}"
             self._down_since = now if self._down_since is None else self._down_since
             self._ask_at = self._clock() + ASKED_AGAIN
             raise RegistryUnavailable(self._why, now - self._down_since) from None
         self._down_since = None
         return answer
+
+    def _forget_answers(self) -> None:
+        """Forget what the clients keep: they would give a wrong answer again, and ask no more."""
+        for client in tuple(self._clients.values()):
+            client.clear_caches()
 
     def _remember_unknown(self, schema: int | str, why: str, pending: float = 0.0) -> ValueUnfit:
         now, before = self._clock(), self._unknown.get(schema)
@@ -309,6 +324,18 @@ def _make_client(settings: dict[str, Any]) -> Any:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     return SchemaRegistryClient.new_client(settings)
+
+
+def _read_version(ask: Callable[[], Any]) -> Any:
+    return _require_text(ask().schema)
+
+
+def _require_text(found: Any) -> Any:
+    """Return a schema that has a text; raise ValueError if the answer is other JSON, as a gateway's may be."""
+    text = getattr(found, "schema_str", None)
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError("it answered without the text of a schema")
+    return found
 
 
 def _find_shape_fault(error: Exception) -> str:

@@ -82,7 +82,7 @@ class Registry(MessageCodec):
         Raises:
             Undecodable: it names no schema, an unknown one, or does not fit its schema.
             RegistryDown: the registry is unavailable.
-            RetryLater: it does not have the schema yet.
+            RetryLater: it does not have the schema, or a text of it that can be read, yet.
         """
         frame = read_frame(record.value or b"", record.headers)
         if frame is None:
@@ -92,7 +92,7 @@ class Registry(MessageCodec):
                 return _parse_message(self._protobuf, frame)
             return find_registry().find_format(frame.schema).decode(frame)
         except SchemaPending as error:
-            raise RetryLater(_SHORTEST_WAIT, f"{error}: it may get it yet") from None
+            raise RetryLater(_SHORTEST_WAIT, f"{error}: it is asked for again") from None
         except ValueUnfit as error:
             raise Undecodable(f"the value does not decode by schema {frame.schema}: {error}") from None
         except RegistryUnavailable as error:

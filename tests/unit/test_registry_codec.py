@@ -5,6 +5,8 @@ import datetime
 import json
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -38,6 +40,7 @@ from tasks.declaration.message_codec import EncodedValue
 from tasks.declaration.value_codec import check_value, guard_decoder, make_decode_steps
 from tasks.errors import HandlerError, RegistryDown, RetryLater, Undecodable
 from tasks.testing import outcome
+from tests.processes import eventually
 from tests.schema_registry import ORDER_SCHEMA, RegistryServer, basic, frame, serve_registry, write_avro
 
 PLACED = datetime.datetime(2026, 11, 26, 12, 30, tzinfo=datetime.UTC)
@@ -53,7 +56,7 @@ def served() -> Iterator[RegistryServer]:
 @pytest.fixture
 def registry(served: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
     monkeypatch.setenv("SCHEMA_REGISTRY_URL", served.url)
-    served.status, served.login, served.asked = 0, "", []
+    served.status, served.login, served.asked, served.body, served.pause = 0, "", [], None, 0.0
     message_codec.find_registry.cache_clear()
     yield served
     message_codec.find_registry.cache_clear()
@@ -148,7 +151,7 @@ def test_an_unknown_schema_is_put_off_for_its_first_minute_and_then_a_dead_lette
 ):
     value = frame(4_000_000, b"x")
     for clock[0] in (1_000.0, 1_004.0, 1_006.0, 1_059.0):
-        with pytest.raises(RetryLater, match="has no schema 4000000: it may get it yet") as raised:
+        with pytest.raises(RetryLater, match="has no schema 4000000: it is asked for again") as raised:
             decode(value)
         assert raised.value.delay == 10
     for clock[0] in (1_064.0, 1_120.0):
@@ -194,6 +197,35 @@ def test_an_address_without_the_api_is_a_retry_and_no_unknown_schema(registry, m
     monkeypatch.setattr(registry, "answer", lambda path, login: (404, "no such page"))
     with pytest.raises(RetryLater, match="has no such API"):
         decode(frame(1, b"x"))
+
+
+@pytest.mark.parametrize("body", [{}, {"status": "maintenance"}, {"schema": None}, {"schema": " "}, {"schema": 5}, []])
+def test_an_answer_without_a_schema_is_a_registry_that_is_down(registry, order, clock, body):
+    registry.body = body
+    with pytest.raises(RetryLater, match=rf"schema registry {registry.url} is unavailable"):
+        decode(order)
+    registry.body = None
+    clock[0] += 6
+    assert decode(order) == ORDER
+
+
+def test_an_answer_without_the_schema_that_another_names_is_a_registry_that_is_down(registry):
+    named = {"name": "shop.Customer", "subject": "gone", "version": 1}
+    registry.subjects["gone", 1] = registry.add("")
+    number = registry.add({"type": "string"}, references=[named])
+    with pytest.raises(RetryLater, match="is unavailable"):
+        decode(frame(number, b"\x02a"))
+
+
+def test_an_answer_that_comes_byte_by_byte_is_given_up_and_its_connection_closed(registry, monkeypatch):
+    monkeypatch.setattr(schema_registry, "ANSWER_WITHIN", 0.3)
+    number = registry.add({"type": "string"})
+    registry.pause = 0.05
+    begun = time.monotonic()
+    with pytest.raises(RetryLater, match=r"is unavailable: TimeoutError: it has not answered within 0\.3 s"):
+        decode(frame(number, b"\x02a"))
+    assert time.monotonic() - begun < 2
+    eventually(lambda: "schema registry" not in [thread.name for thread in threading.enumerate()], 2)
 
 
 def test_while_it_is_down_it_is_asked_every_five_seconds_and_the_waits_grow_with_the_outage(registry, order):
@@ -257,10 +289,22 @@ def test_without_a_registry_none_of_its_libraries_is_loaded():
     assert ended.stderr.strip() == "[]"
 
 
-def test_a_schema_that_cannot_be_read_is_named(registry):
+def test_a_schema_that_cannot_be_read_is_named_and_put_off_for_its_first_minute(registry, clock):
     number = registry.add('{"type": "nothing"}')
+    with pytest.raises(RetryLater, match=f"its schema {number} cannot be read .* it is asked for again"):
+        decode(frame(number, b"x"))
+    clock[0] += 61
     with pytest.raises(Undecodable, match=f"its schema {number} cannot be read"):
         decode(frame(number, b"x"))
+
+
+def test_a_schema_that_can_be_read_within_its_minute_is(registry, clock):
+    number = registry.add("<html>sign in</html>")
+    with pytest.raises(RetryLater):
+        decode(frame(number, b"\x02a"))
+    registry.schemas[number]["schema"] = '"string"'
+    clock[0] += 10
+    assert decode(frame(number, b"\x02a")) == "a"
 
 
 def test_json_says_what_the_value_has_and_writes_the_same_bytes(registry, order):
@@ -483,7 +527,7 @@ def test_a_well_known_type_that_has_no_json_does_not_fit():
 
 def test_a_registry_that_makes_no_descriptor_of_a_protobuf_schema_is_said(registry):
     # As Apicurio 3.3 sends one.
-    number = registry.add("", "PROTOBUF", serialized='\n\u0004Sale"\u0012')
+    number = registry.add('syntax = "proto3"; message Sale {}', "PROTOBUF", serialized='\n\u0004Sale"\u0012')
     with pytest.raises(Undecodable, match="makes no descriptor of its schema"):
         decode(frame(number, SALE))
 
