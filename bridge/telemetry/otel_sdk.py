@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
@@ -34,6 +35,8 @@ _ADDRESS: Final = re.compile(r"OTEL_EXPORTER_OTLP_((TRACES|METRICS)_)?ENDPOINT")
 ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 #: Seconds that a process which ends gives its last spans and metrics.
 FLUSH_WITHIN: Final = 5.0
+#: Seconds that a worker's child gives them: the main process waits for its children, and then has its own to send.
+CHILD_FLUSH_WITHIN: Final = 2.0
 
 #: The spans of this process, by its id: an exporter's thread does not cross a fork.
 _of_process: "tuple[int, DeliverySpans | None] | None" = None
@@ -186,13 +189,18 @@ def export_metrics(source: "MetricSource") -> None:
         logger.warning("no metrics by OTLP: it cannot be set up: %s: %s", type(error).__name__, error)
 
 
-def end_exports() -> None:
-    """Export the last spans and metrics of a process that ends, within some seconds."""
+def end_exports(within: float = FLUSH_WITHIN) -> None:
+    """Export the last spans and metrics of a process that ends, side by side.
+
+    Parameters:
+        within: seconds for both.
+    """
+    give_up = time.monotonic() + within
+    spans = _of_process[1] if _of_process is not None and _of_process[0] == os.getpid() else None
+    flush = None if spans is None else getattr(spans.provider, "force_flush", None)
+    # In a thread: the exporter's own time limits are longer.
+    flushing = None if flush is None else start_thread("OpenTelemetry's end", flush)
     while _exports:
-        _exports.pop().end(FLUSH_WITHIN)
-    if _of_process is None or _of_process[0] != os.getpid() or (spans := _of_process[1]) is None:
-        return
-    flush = getattr(spans.provider, "force_flush", None)
-    if flush is not None:
-        # In a thread: the exporter's own time limits are longer.
-        start_thread("OpenTelemetry's end", flush).join(FLUSH_WITHIN)
+        _exports.pop().end(max(0.0, give_up - time.monotonic()))
+    if flushing is not None:
+        flushing.join(max(0.0, give_up - time.monotonic()))

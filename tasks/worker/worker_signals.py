@@ -25,7 +25,7 @@ from bridge.ledger import Ledger, ledger_hook
 from bridge.ledger.redis_health import check_redis_fit
 from bridge.settings import SettingsAndRoutes, is_redis
 from bridge.settings.app_discovery import import_handler_modules
-from bridge.telemetry.otel_sdk import end_exports, import_sdk
+from bridge.telemetry.otel_sdk import CHILD_FLUSH_WITHIN, end_exports, import_sdk
 from lossless.transport import risks
 from tasks import logs
 from tasks.declaration.app_setup import handler_app
@@ -68,16 +68,22 @@ def remove_own_notes(**_: Any) -> None:
 
 @worker_process_shutdown.connect(weak=False)
 @worker_shutdown.connect(weak=False)
-def end_telemetry(**_: Any) -> None:
-    """Export the last spans and metrics."""
-    end_exports()
-
-
-@worker_process_shutdown.connect(weak=False)
-@worker_shutdown.connect(weak=False)
 def end_loop(**_: Any) -> None:
     """Cancel the tasks that async handlers have left running, so that they clean up."""
     event_loop.close_loop()
+
+
+# Receivers are called in their order: what only observes comes last, and may wait for a collector.
+@worker_process_shutdown.connect(weak=False)
+def end_telemetry_of_child(**_: Any) -> None:
+    """Export the last spans of a child."""
+    end_exports(CHILD_FLUSH_WITHIN)
+
+
+@worker_shutdown.connect(weak=False)
+def end_telemetry(**_: Any) -> None:
+    """Export the last spans and metrics of the main process."""
+    end_exports()
 
 
 @celeryd_after_setup.connect(weak=False)
