@@ -224,14 +224,14 @@ class SchemaRegistry:
                 continue
             client = self._client(shape)
             ask = partial(client.get_version, each.subject, each.version, True, shape or None)
-            named = self._ask(partial(_read_version, ask), f"version {each.version} of {each.subject}")
+            named = self._ask(partial(_read_version, ask, shape), f"version {each.version} of {each.subject}")
             made = {**made, **self._fetch_references(named, shape), each.name: named.schema_str}
         return made
 
     def _fetch(self, schema: int | str, shape: str) -> Any:
         client = self._client(shape)
         get = client.get_schema if isinstance(schema, int) else client.get_schema_by_guid
-        return self._ask(lambda: _require_text(get(schema, fmt=shape or None)), schema)
+        return self._ask(lambda: _require_text(get(schema, fmt=shape or None), shape), schema)
 
     def _client(self, shape: str = "") -> Any:
         """Return the client for a shape of schemas: each has a cache, which does not tell shapes apart."""
@@ -326,14 +326,17 @@ def _make_client(settings: dict[str, Any]) -> Any:
     return SchemaRegistryClient.new_client(settings)
 
 
-def _read_version(ask: Callable[[], Any]) -> Any:
-    return _require_text(ask().schema)
+def _read_version(ask: Callable[[], Any], shape: str) -> Any:
+    return _require_text(ask().schema, shape)
 
 
-def _require_text(found: Any) -> Any:
-    """Return a schema that has a text; raise ValueError if the answer is other JSON, as a gateway's may be."""
+def _require_text(found: Any, shape: str) -> Any:
+    """Return a schema that has a text; raise ValueError if the answer is other JSON, as a gateway's may be.
+
+    An empty text in another shape is a registry's answer that makes no descriptor.
+    """
     text = getattr(found, "schema_str", None)
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not (text.strip() or shape):
         raise ValueError("it answered without the text of a schema")
     return found
 

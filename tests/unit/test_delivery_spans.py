@@ -1,11 +1,15 @@
 """The spans of a delivery: which one is the parent, what is linked, and what travels."""
 
 import json
+import os
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.signals import worker_process_shutdown, worker_shutdown
 from opentelemetry import baggage, trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -18,8 +22,10 @@ from bridge.formats.celery_header import from_header, header_of, to_header
 from bridge.formats.delivery import Batch, Delivery, Message, Via
 from bridge.formats.delivery_row import DeliveryRow
 from bridge.formats.trace_context import find_trace_id
+from bridge.telemetry import otel_sdk
 from bridge.telemetry.delivery_spans import OPT_IN, DeliverySpans, SpanRelation
 from bridge.telemetry.otel_sdk import explain_no_export, is_exported
+from tasks.worker import worker_signals
 
 PRODUCER, OTHER = "4bf92f3577b34da6a3ce929d0e0e4736", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 SPAN = "00f067aa0ba902b7"
@@ -338,3 +344,31 @@ def test_the_trace_id_of_logs_is_the_producers_or_that_of_the_last_hop():
 def _no_context_left() -> Iterator[None]:
     yield
     assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_the_last_metrics_and_spans_of_a_process_are_sent_side_by_side_after_its_async_tasks_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    flushing, ended = threading.Event(), threading.Event()
+
+    class Collector:
+        def force_flush(self) -> None:
+            flushing.set()
+            ended.wait(30)
+
+    class Metrics:
+        def end(self, within: float) -> None:
+            assert flushing.wait(10), "the spans wait for the metrics"
+            assert within <= otel_sdk.FLUSH_WITHIN
+            ended.set()
+
+    monkeypatch.setattr(otel_sdk, "_of_process", (os.getpid(), SimpleNamespace(provider=Collector())))
+    monkeypatch.setattr(otel_sdk, "_exports", [Metrics()])
+    otel_sdk.end_exports()
+    assert ended.is_set()
+    for signal, last in (
+        (worker_process_shutdown, worker_signals.end_telemetry_of_child),
+        (worker_shutdown, worker_signals.end_telemetry),
+    ):
+        names = [getattr(receiver, "__name__", "") for _, receiver in signal.receivers]
+        assert names.index("end_loop") < names.index(last.__name__)

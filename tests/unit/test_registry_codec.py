@@ -525,9 +525,10 @@ def test_a_well_known_type_that_has_no_json_does_not_fit():
             read(framed)
 
 
-def test_a_registry_that_makes_no_descriptor_of_a_protobuf_schema_is_said(registry):
-    # As Apicurio 3.3 sends one.
-    number = registry.add('syntax = "proto3"; message Sale {}', "PROTOBUF", serialized='\n\u0004Sale"\u0012')
+# The first as Apicurio 3.3 sends one.
+@pytest.mark.parametrize("serialized", ['\n\u0004Sale"\u0012', ""])
+def test_a_registry_that_makes_no_descriptor_of_a_protobuf_schema_is_said(registry, serialized):
+    number = registry.add('syntax = "proto3"; message Sale {}', "PROTOBUF", serialized=serialized)
     with pytest.raises(Undecodable, match="makes no descriptor of its schema"):
         decode(frame(number, SALE))
 
