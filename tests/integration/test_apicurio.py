@@ -66,7 +66,7 @@ def test_apicurios_schemas_are_read_for_handlers_and_for_people_and_its_end_is_a
             assert b'"id":7' in (shown.value or b"")
             assert shown.is_decoded
             assert payloads.write((shown.value or b"").replace(b":7", b":8"), value, ()) != value
-        with pytest.raises(RetryLater, match="has no schema 4711: it may get it yet"):
+        with pytest.raises(RetryLater, match="has no schema 4711: it is asked for again"):
             decode(EncodedValue(frame(4711, b"x")))
         # If this begins to pass, docs/reference/compatibility.md says too little.
         for protobuf in (sale, packed):
