@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, insert, text
 
-from bridge.deadletters.db import kind_rows, schema_migration
+from bridge.deadletters.db import kind_rows, search_index
 from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.digest import key_digest
@@ -51,8 +51,10 @@ def fill(database: Database, letters: int, now: int = NOW) -> None:
         now: when the last of them failed, ms since the epoch.
     """
     random = Random(11)
+    database.migrate()
     with database.writing() as connection:
-        schema_migration.migrate_tables(connection, "0001")
+        # Letters are written without their words, which are indexed afterwards, as a migration does.
+        search_index.drop_search_index(connection)
         faults = [fault for rank in range(GROUPS) for fault in _faults(connection, random, rank, now)]
     weights = list(accumulate(1 / (1 + fault.group_id) for fault in faults))
     rows = _letters(random, faults, weights, letters, now)
@@ -61,7 +63,8 @@ def fill(database: Database, letters: int, now: int = NOW) -> None:
         with database.writing() as connection:
             _write(connection, some)
     began = time.perf_counter()
-    database.migrate()
+    with database.writing() as connection:
+        search_index.create_search_index(connection)
     print(f"the index of words, made of {letters:,} letters: {time.perf_counter() - began:.0f} s", flush=True)
     _analyze(database)
 
@@ -135,7 +138,7 @@ def _letter(random: Random, number: int, fault: Fault, failed_at: int, old: bool
         "letter_partition": number % 12,
         "letter_offset": number,
         **dict.fromkeys(("occurrences", "failures"), 1),
-        **dict.fromkeys(("plan_id", "again")),
+        **dict.fromkeys(("plan_id", "again", "trace", "attempt_history")),
     }
 
 
