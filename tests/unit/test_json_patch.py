@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.editing import exact_json, value_diff
+from bridge.deadletters.editing import value_diff
 from bridge.deadletters.editing.json_patch import ValuePatch
 from bridge.deadletters.editing.value_diff import LINES, diff_values
+from bridge.deadletters.model import exact_json
 from bridge.errors import NoJson, PatchDoesNotApply, PatchRefused
 
 JSON = st.recursive(

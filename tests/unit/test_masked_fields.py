@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridge.deadletters.editing import exact_json
 from bridge.deadletters.masking.letter_mask import LetterMasks, find_quotes, mask_key
 from bridge.deadletters.masking.masked_edit import insert_tokens, replace_tokens
 from bridge.deadletters.masking.text_redaction import LONGEST_TEXT, MOST, NOT_SHOWN, build_quotes
 from bridge.deadletters.masking.value_mask import MASK, find_hidden_parts, mask_value
+from bridge.deadletters.model import exact_json
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import EditRefused, FilterFault
 from bridge.settings.masked_fields import read_mask_rules

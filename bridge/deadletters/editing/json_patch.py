@@ -8,8 +8,8 @@ from jsonpatch import JsonPatch, JsonPatchException, JsonPatchTestFailed
 from jsonpointer import JsonPointerException, resolve_pointer
 
 from bridge.deadletters.db.letter_payload import LetterValue
-from bridge.deadletters.editing import exact_json
 from bridge.deadletters.editing.handler_check import ReasonCounts, ask_handler
+from bridge.deadletters.model import exact_json
 from bridge.deadletters.model.payload_codec import PayloadCodec
 from bridge.errors import EditRefused, NoJson, PatchDoesNotApply, PatchRefused
 

@@ -21,10 +21,10 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.letter_payload import LetterValue, PlanEdit
 from bridge.deadletters.db.plan_item_rows import PlanItem
-from bridge.deadletters.editing import exact_json
 from bridge.deadletters.editing.handler_check import HandlerCheck, HandlerVerdict, ask_handler
 from bridge.deadletters.editing.json_patch import PatchRun, ValuePatch
 from bridge.deadletters.editing.value_diff import count_changes, diff_values
+from bridge.deadletters.model import exact_json
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterView

@@ -5,7 +5,7 @@ from difflib import unified_diff
 from itertools import chain
 from typing import Final
 
-from bridge.deadletters.editing import exact_json
+from bridge.deadletters.model import exact_json
 from bridge.errors import NoJson
 
 #: Most lines of a difference, and most characters of a line.

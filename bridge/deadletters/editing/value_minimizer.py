@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.editing import exact_json
+from bridge.deadletters.model import exact_json
 from bridge.errors import NoJson
 
 #: The most trials, and the longest time for all of them, in seconds.

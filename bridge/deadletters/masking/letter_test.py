@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from celery import Celery
 
-from bridge.deadletters.editing import exact_json
 from bridge.deadletters.editing.handler_sandbox import HandlerSandbox, SandboxRun
 from bridge.deadletters.editing.value_minimizer import ValueMinimizer
 from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.value_mask import MASK, HiddenParts, list_path_names, replace_parts
+from bridge.deadletters.model import exact_json
 from bridge.deadletters.model.failure_group import FailureGroup, compute_cause_fingerprint, find_failure_group
 from bridge.deadletters.model.letter_view import LetterView
 from bridge.formats.delivery import Message

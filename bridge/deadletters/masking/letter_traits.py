@@ -11,10 +11,10 @@ from typing import Any, Final
 from bridge.deadletters.db import group_rows, letter_query
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_payload import QuotableContent, read_quotable_contents
-from bridge.deadletters.editing import exact_json
 from bridge.deadletters.inspection.failure_groups import GroupState
 from bridge.deadletters.masking.letter_mask import LetterMasks, find_content_quotes
 from bridge.deadletters.masking.text_redaction import MOST, HiddenQuotes
+from bridge.deadletters.model import exact_json
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.model.trait_comparison import CommonTraits, TraitKind, TraitSet, TraitSide, find_common_traits

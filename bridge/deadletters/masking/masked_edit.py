@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.db import letter_payload
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.editing import exact_json
 from bridge.deadletters.editing.handler_check import HandlerVerdict
 from bridge.deadletters.editing.letter_edit import LetterDifference, LetterEditor, OfferedText, TriedValue, offer_text
 from bridge.deadletters.editing.value_diff import diff_values
@@ -23,6 +22,7 @@ from bridge.deadletters.masking.value_mask import (
     mask_value,
     replace_parts,
 )
+from bridge.deadletters.model import exact_json
 from bridge.deadletters.model.bulk_plan import BulkPlan
 from bridge.errors import EditRefused, NoJson
 

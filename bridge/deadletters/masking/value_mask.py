@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bridge.deadletters.editing import exact_json
+from bridge.deadletters.model import exact_json
 from bridge.errors import NoJson
 from bridge.settings.masked_fields import MaskedFields
 
