@@ -27,11 +27,15 @@ def stream_letters(desk: DeadLetterService, masks: LetterMasks, by: str, asked: 
     )
 
 
-def start_stream(lines: Iterator[str]) -> Iterator[bytes]:
-    """Return the lines of a file after reading the first one: a failure then is no truncated file."""
+def start_stream(lines: Iterator[str], end: str = "\n") -> Iterator[bytes]:
+    """Return the lines of a file after reading the first one: a failure then is no truncated file.
+
+    Parameters:
+        end: what ends each line.
+    """
     first = next(lines, None)
     found = lines if first is None else chain([first], lines)
-    return (f"{line}\n".encode() for line in found)
+    return (f"{line}{end}".encode() for line in found)
 
 
 def build_download_headers(name: str) -> dict[str, str]:

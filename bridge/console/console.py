@@ -26,6 +26,7 @@ from bridge.console.auth.bearer_tokens import BearerTokens
 from bridge.console.auth.browser_session import BrowserSessions
 from bridge.console.auth.http_security import list_host_names
 from bridge.console.auth.login_throttle import LoginThrottle
+from bridge.console.auth.sign_in_audit import SignInAudit
 from bridge.console.auth.trusted_proxy import TrustedProxy
 from bridge.console.form_drafts import FormDrafts
 from bridge.console.live_snapshot import LiveSnapshots
@@ -146,6 +147,7 @@ class Console:
     recorder_presence: BackgroundCache[RecorderPresence] = field(init=False, repr=False)
     sessions: BrowserSessions = field(init=False, repr=False)
     login_throttle: LoginThrottle = field(init=False, repr=False)
+    sign_in_audit: SignInAudit = field(init=False, repr=False)
     form_drafts: FormDrafts = field(init=False, repr=False)
     bearers: BearerTokens = field(init=False, repr=False)
     proxy: TrustedProxy = field(init=False)
@@ -166,6 +168,7 @@ class Console:
         said, self.whole_routes = self.desk.settings.environment, self.desk.routes
         self.sessions = BrowserSessions(self.desk, lambda: self.clock())
         self.login_throttle = LoginThrottle()
+        self.sign_in_audit = SignInAudit(self.desk)
         self.form_drafts = FormDrafts()
         self.bearers = BearerTokens(self.desk, LoginThrottle(), lambda: self.clock())
         self.proxy = TrustedProxy.from_environment(said)

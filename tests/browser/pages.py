@@ -17,6 +17,7 @@ ADDRESSES: Final[dict[str, tuple[str, ...]]] = {
     "/handlers/{name}": (f"/handlers/{CHARGE}",),
     "/handlers/{name}/policy": (f"/handlers/{CHARGE}/policy",),
     "/find": ("/find", "/find?q=shop.orders-0-0", "/find?q=cust-90412", "/find?q=nothing-of-that-name"),
+    "/activity": ("/activity", "/activity?range=yesterday", "/activity?range=all&who=ann"),
     "/audit": ("/audit",),
     "/groups": ("/groups", "/groups?show=all&sort=name"),
     "/groups/fixed": ("/groups/fixed?group={group}&group=1",),

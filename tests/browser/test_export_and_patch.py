@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.db.audit_rows import EntryFilter
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.browser import incident
@@ -54,7 +55,7 @@ def test_the_letters_that_are_ticked_leave_as_a_file_and_the_trail_has_who_took_
     for row in (2, 4):
         page.locator("tbody tr").nth(row - 1).get_by_role("checkbox").check()
     assert {each["offset"] for each in exported(page, "Export as JSON lines")} == {2, 4}
-    (act,) = shop.desk.trail.page(what=("export",)).entries
+    (act,) = shop.desk.trail.page(EntryFilter(what=("export",))).entries
     assert act.by == "ann"
     assert "2 letters" in act.said
     # The page is as it was: nothing was sent, and the ticks are there.
@@ -66,7 +67,7 @@ def test_who_may_only_look_takes_all_that_match(shop, window):
     page = window(Role.VIEWER).page("/letters?until=90s")
     assert page.locator("tbody input").count() == 0
     assert {each["offset"] for each in exported(page, "Export 3 as JSON lines")} == {2, 3, 4}
-    (act,) = shop.desk.trail.page(what=("export",)).entries
+    (act,) = shop.desk.trail.page(EntryFilter(what=("export",))).entries
     assert act.by == "vic"
 
 

@@ -24,7 +24,7 @@ TEXT = quote(hostile_input.TEXT)
         "/letters/{hostile}?value=hex",
         f"/find?q={TEXT}",
         f"/sign-in?then={TEXT}",
-        f"/audit?who={TEXT}",
+        f"/activity?who={TEXT}",
         f"/topics/{TEXT}/halt",
         f"/handlers/{TEXT}/policy",
         f"/{TEXT}",

@@ -55,7 +55,14 @@ def test_letters_are_walked_ticked_and_opened_by_keys(window):
 
 def test_pages_are_gone_to_by_two_keys_and_what_is_typed_is_no_key(window):
     page = window().page("/audit")
-    for key, path in (("g", "/groups"), ("l", "/letters"), ("p", "/plans"), ("a", "/audit"), ("o", "/")):
+    for key, path in (
+        ("g", "/groups"),
+        ("l", "/letters"),
+        ("p", "/plans"),
+        ("a", "/audit"),
+        ("w", "/activity"),
+        ("o", "/"),
+    ):
         page.keyboard.press("g")
         page.keyboard.press(key)
         page.wait_for_url(re.compile(rf":\d+{path}(\?.*)?$"))

@@ -8,6 +8,7 @@ import pytest
 
 from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
 from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.db.audit_rows import EntryFilter
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.browser import incident
@@ -120,7 +121,9 @@ def test_a_role_that_is_lowered_meanwhile_counts_at_once_and_nothing_is_done(sho
     hers.get_by_text("This needs the role operator; ann has the role viewer.").wait_for()
     (letter,) = shop.desk.letters.page(LetterFilter(), 10).letters
     assert (letter.status, shop.desk.plans.latest()) == (LetterStatus.OPEN, [])
-    assert "ann is viewer now, was operator" in [entry.said for entry in shop.desk.trail.page(what=("user",)).entries]
+    assert "ann is viewer now, was operator" in [
+        entry.said for entry in shop.desk.trail.page(EntryFilter(what=("user",))).entries
+    ]
 
 
 def test_what_was_typed_when_the_session_ended_is_there_after_signing_in_and_for_nobody_else(shop, window):

@@ -12,6 +12,7 @@ from celery import Celery
 from bridge.console.console import Console
 from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.db.audit_rows import EntryFilter
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.handler_routes import Handler, Routes
 from bridge.operator_actions.handler_halt import read_handler_halts
@@ -103,7 +104,7 @@ def test_a_topic_is_halted_and_resumed_with_a_reason_that_everybody_sees(ann, de
     answer = send(ann, f"/topics/{topic}/resume", why="the bank is mended")
     assert (answer.status_code, answer.headers["location"]) == (303, f"/topics/{topic}/halt")
     assert topics(desk) == {}
-    trail = [(each.by, each.what, each.said) for each in desk.trail.page(what=("halt", "resume")).entries]
+    trail = [(each.by, each.what, each.said) for each in desk.trail.page(EntryFilter(what=("halt", "resume"))).entries]
     assert trail == [
         ("ann", "resume", f"resumed {topic}: the bank is mended"),
         ("ann", "halt", f"halted {topic}: the bank books twice"),
@@ -151,7 +152,7 @@ def test_what_somebody_else_decided_meanwhile_is_not_undone_unseen(ann, desk):
     assert answer.status_code == 409
     assert f'action="/topics/{topic}/resume"' in answer.text
     assert send(ann, f"/topics/{topic}/resume", why="it is out").status_code == 303
-    assert [each.by for each in desk.trail.page(what=("resume",)).entries] == []
+    assert [each.by for each in desk.trail.page(EntryFilter(what=("resume",))).entries] == []
 
 
 def test_a_topic_that_nobody_names_is_not_halted(ann, desk):
@@ -226,7 +227,7 @@ def test_of_two_who_change_a_policy_the_second_is_told_who_was_quicker_and_keeps
         assert (found["is"], found["by"]) == (3, "admin")
         # A double click is nobody else.
         assert other.post(path, data=hers).status_code == 303
-    assert len(desk.trail.page(what=("policy",)).entries) == 1
+    assert len(desk.trail.page(EntryFilter(what=("policy",))).entries) == 1
 
 
 def test_a_double_click_halts_once_and_resumes_once(ann, desk):
@@ -235,7 +236,7 @@ def test_a_double_click_halts_once_and_resumes_once(ann, desk):
         form = {"token": ann.token, "seen": seen(ann, f"/topics/{topic}/{verb}"), "why": "it burns"}
         answers = [ann.post(f"/topics/{topic}/{verb}", data=form) for _ in range(2)]
         assert [each.status_code for each in answers] == [303, 303]
-        assert len(desk.trail.page(what=(verb,)).entries) == 1
+        assert len(desk.trail.page(EntryFilter(what=(verb,))).entries) == 1
 
 
 def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
@@ -258,7 +259,7 @@ def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
     assert ann.post(path, data=form).status_code == 303
     assert read_policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
     assert "it is back" in words(ann.get(path).text)
-    assert [each.said for each in desk.trail.page(what=("policy",)).entries] == [
+    assert [each.said for each in desk.trail.page(EntryFilter(what=("policy",))).entries] == [
         f"unset max_retries of {HANDLER}: it is back",
         f"max_retries=20 of {HANDLER}: the bank is slow",
     ]
@@ -310,7 +311,7 @@ def test_a_handler_or_a_key_is_halted_and_resumed_on_the_page_of_its_topic(ann, 
     assert (answer.status_code, answer.headers["location"]) == (303, f"/topics/{topic}/halt?{query}")
     assert read_handler_halts(desk.settings) == []
     what = f"handler {HANDLER} of {topic}" if key is None else f"a key of handler {HANDLER} of {topic}"
-    assert [each.said for each in desk.trail.page(what=("halt", "resume")).entries] == [
+    assert [each.said for each in desk.trail.page(EntryFilter(what=("halt", "resume"))).entries] == [
         f"resumed {what}: it is mended",
         f"halted {what}: it books twice",
     ]

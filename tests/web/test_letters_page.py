@@ -204,7 +204,7 @@ def test_the_letters_of_a_filter_leave_as_lines_of_json_and_the_trail_says_who_t
     assert answer.headers["cache-control"] == "no-store"
     taken = desk.transfers.take(answer.content.splitlines(), "kim", "letters.jsonl")
     assert (taken.known, taken.refused) == (2, 0)
-    assert "2 letters: reason poison, status open" in person.get("/audit?did=export,+import").text
+    assert "2 letters: reason poison, status open" in person.get("/activity?did=export,+import").text
 
 
 def test_letters_that_are_ticked_leave_alone_and_who_ticks_none_is_told_so(browser, record):

@@ -73,6 +73,8 @@ ASKED = {
     "GET /handlers/{name}": [f"/handlers/{HANDLER}"],
     "GET /handlers/{name}/policy": [f"/handlers/{HANDLER}/policy"],
     "GET /find": ["/find?q=orders-0-1", "/find?q=1", "/find?q=orders+x", "/find?q=x"],
+    "GET /activity": ["/activity", "/activity?range=all"],
+    "POST /activity/export": ["/activity/export"],
     "GET /audit": ["/audit"],
     "GET /groups": ["/groups", "/groups?show=all"],
     "GET /groups/fixed": ["/groups/fixed?group=1"],
@@ -618,7 +620,7 @@ def test_an_admin_sees_it_for_15_minutes_with_a_reason_and_the_trail_says_so(mas
     assert EMAIL in page
     assert "You see masked values" in page
     assert browser.get("/letters/1/value").content == VALUE
-    assert "a customer asks" in browser.get("/audit?did=unmask").text
+    assert "a customer asks" in browser.get("/activity?did=unmask").text
     # That the machine's clock is set changes nothing of that.
     for away in (-86_400_000, 86_400_000):
         browser.console.clock = lambda away=away: clock() + away

@@ -148,7 +148,8 @@ def test_a_token_that_is_not_the_issuers_for_this_sign_in_signs_nobody_in(here, 
     assert answer.status_code == 403
     assert words in answer.text
     assert SESSION_COOKIE not in browser.cookies
-    assert not here.console.desk.trail.page().entries
+    (entry,) = here.console.desk.trail.page().entries
+    assert (entry.by, entry.what) == ("not signed in", "failed sign-in")
 
 
 def test_a_key_that_is_new_is_taken_and_the_old_one_no_more(here, there):

@@ -23,6 +23,8 @@ ROLES = {
     "GET /handlers/{name}/policy": Role.VIEWER,
     "POST /handlers/{name}/policy": Role.OPERATOR,
     "GET /find": Role.VIEWER,
+    "GET /activity": Role.VIEWER,
+    "POST /activity/export": Role.VIEWER,
     "GET /audit": Role.VIEWER,
     "POST /audit": Role.VIEWER,
     "POST /audit/{topic}": Role.VIEWER,

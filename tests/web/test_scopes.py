@@ -479,7 +479,7 @@ def test_an_account_without_a_scope_sees_all_of_it(world):
         "/letters",
         "/groups?show=all",
         "/plans",
-        "/audit",
+        "/activity",
         "/api/v1/status",
         "/api/v1/letters",
         "/api/v1/trail",

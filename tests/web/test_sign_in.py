@@ -4,12 +4,13 @@ import logging
 
 import pytest
 
-from bridge.console.auth import browser_session, passwords
+from bridge.console.auth import browser_session, passwords, sign_in_audit
 from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE, SESSION_COOKIE
 from bridge.console.console import Console
 from bridge.deadletters.accounts.account_session import SESSION_LASTS, UserSessions
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import account_rows
+from bridge.deadletters.db.audit_rows import ALL_ENTRIES
 from bridge.errors import DeskUnavailable
 from tests.web.site import PASSWORD, sign_in, token
 
@@ -126,9 +127,26 @@ def test_who_signs_in_stands_in_the_audit_log(site):
     site.user("ann", Role.VIEWER)
     sign_in(site.browser(), "ann", "wrong")
     assert sign_in(site.browser(), "ann").status_code == 303
-    said = [(each.by, each.said) for each in site.console.desk.trail.page(what=("user",)).entries]
-    assert said[0] == ("ann", "ann signed in at 127.0.0.1")
-    assert len([each for _, each in said if "signed in" in each]) == 1
+    assert sign_in(site.browser(), "a password in the wrong field", "wrong").status_code == 403
+    said = [(each.by, each.what, each.said) for each in site.console.desk.trail.page(limit=3).entries]
+    assert said == [
+        ("not signed in", "failed sign-in", "a name that no user has, at 127.0.0.1"),
+        ("ann", "sign-in", "ann signed in at 127.0.0.1"),
+        ("not signed in", "failed sign-in", "wrong password for ann, at 127.0.0.1"),
+    ]
+
+
+def test_whoever_guesses_for_an_hour_does_not_fill_the_audit_log(site):
+    audit, now = site.console.sign_in_audit, [0]
+    audit.clock = lambda: now[0]
+    for _ in range(sign_in_audit.MAX_FAILED + 50):
+        audit.failed("a name that no user has, at 10.0.0.7")
+    trail = site.console.desk.trail
+    assert trail.count(ALL_ENTRIES) == sign_in_audit.MAX_FAILED
+    assert "more of this hour are in the log" in trail.page(limit=1).entries[0].said
+    now[0] += 3_600_000
+    audit.failed("a name that no user has, at 10.0.0.8")
+    assert trail.count(ALL_ENTRIES) == sign_in_audit.MAX_FAILED + 1
 
 
 def test_a_browser_that_a_user_has_signed_in_with_lets_them_in_however_others_guess_from_its_address(site):

@@ -35,7 +35,7 @@ def test_a_token_is_shown_once_opens_the_api_and_is_revoked(site, admin):
     for _ in range(2):
         assert admin.post("/admin/tokens/1/revoke", data=form).status_code == 303
     assert program.get("/api/v1/letters").status_code == 401
-    trail = admin.get("/audit").text
+    trail = admin.get("/activity").text
     assert "deploy made, as operator" in trail
     assert "deploy revoked, was operator" in trail
 

@@ -6,6 +6,7 @@ import pytest
 
 from bridge.console.auth import passwords
 from bridge.deadletters.accounts.user_account import LINK_LASTS, Role
+from bridge.deadletters.db.audit_rows import EntryFilter
 from bridge.deadletters.model.letter_scope import LetterScope
 from bridge.errors import UserRefused
 from tests.web.site import PASSWORD, sign_in, token
@@ -48,7 +49,7 @@ def act(browser, site, name, what, **fields):
 def trailed(site):
     return [
         (each.by, each.said)
-        for each in site.console.desk.trail.page(what=("user",)).entries
+        for each in site.console.desk.trail.page(EntryFilter(what=("user",))).entries
         if "signed in" not in each.said
     ]
 

@@ -30,7 +30,7 @@ def test_an_admin_adds_one_and_sees_its_secret_once_and_its_address_never(any_si
     assert "s3cret" not in answer.text + again
     (made,) = any_site.console.desk.webhooks.list_webhooks()
     assert (made.about, made.by) == (("halt",), "admin-in-person")
-    assert "ops added: https://93.184.216.34, as standard, of halt" in admin.get("/audit?what=webhooks").text
+    assert "ops added: https://93.184.216.34, as standard, of halt" in admin.get("/activity?did=webhooks").text
 
 
 def test_what_cannot_be_is_refused_with_why_and_what_was_typed(site):

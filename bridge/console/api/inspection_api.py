@@ -1,6 +1,6 @@
 """The API of inspection: status, counts, find, audits and the audit log."""
 
-from typing import Any, Final
+from typing import Final
 
 from bridge.console import record_lookup
 from bridge.console import record_lookup as find
@@ -12,6 +12,9 @@ from bridge.console.auth import permissions as may
 from bridge.console.auth.authorization import ScopeRule
 from bridge.console.shown_record import mask_content, require_source_topic
 from bridge.console.thread_pools import WaitKind
+from bridge.deadletters.accounts.activity_kinds import filter_for_reader
+from bridge.deadletters.accounts.audit_log import describe_entry
+from bridge.deadletters.db.audit_rows import EntryFilter
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.errors import DeskUnavailable, NoSuchLetter, NothingAnswers, RequestRefused
 from bridge.inspection.record_content import read_record_content
@@ -112,12 +115,17 @@ def count_topic(asked: ApiRequest) -> shapes.Audit:
 @operations.declare("GET /trail", may.VIEW, "listTrail", scope=ScopeRule.NARROWED)
 def list_audit_log(asked: ApiRequest, query: shapes.TrailQuery) -> shapes.Trail:
     """Return the audit log, newest first."""
-    page = asked.desk.trail.page(
-        query.by.strip(), query.what, api_operation.read_number_cursor(_AUDIT_LOG_LIST, query.cursor), query.limit
-    )
-    items: list[dict[str, Any]] = [each._asdict() | {"at": format_moment(each.at)} for each in page.entries]
+    before = api_operation.read_number_cursor(_AUDIT_LOG_LIST, query.cursor)
+    page = asked.desk.trail.page(build_entry_filter(asked, query), before, query.limit)
+    items = [describe_entry(each) for each in page.entries]
     following = None if page.next is None else api_operation.write_cursor(_AUDIT_LOG_LIST, page.next)
     return shapes.Trail.model_validate({"items": items, "next": following})
+
+
+def build_entry_filter(asked: ApiRequest, query: shapes.TrailQuery | shapes.TrailExport) -> EntryFilter:
+    """Return the entries of the audit log that a program asks for, and may see."""
+    wanted = EntryFilter(query.by.strip(), tuple(query.what))
+    return filter_for_reader(wanted, asked.who.name, is_admin=asked.who.is_admin)
 
 
 def _describe_audit(proof: AuditCount) -> shapes.Audit:

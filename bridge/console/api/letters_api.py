@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from bridge.console import bulk_actions, record_lookup
-from bridge.console.api import api_operation, letter_json, plans_api
+from bridge.console.api import api_operation, inspection_api, letter_json, plans_api
 from bridge.console.api.api_operation import NDJSON, ApiRequest, Download, Effect, OperationTable
 from bridge.console.api.schemas import inspection_schema, plans_schema
 from bridge.console.api.schemas import letters_schema as shapes
@@ -210,5 +210,6 @@ def export_letters(asked: ApiRequest, query: shapes.Filter) -> Download:
 @operations.declare("GET /trail/export", may.EXPORT, "exportTrail", media=NDJSON, scope=ScopeRule.NARROWED)
 def export_audit_log(asked: ApiRequest, query: inspection_schema.TrailExport) -> Download:
     """Return the whole audit log as lines of JSON, newest first."""
-    lines = bulk_actions.start_stream(asked.desk.trail.lines(asked.who.name, query.by.strip(), query.what))
+    wanted = inspection_api.build_entry_filter(asked, query)
+    lines = bulk_actions.start_stream(asked.desk.trail.lines(asked.who.name, wanted))
     return Download(lines, "trail.jsonl")

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from bridge.console.auth import authentication, browser_session, passwords
 from bridge.console.auth.login_throttle import ThrottleVerdict
 from bridge.console.console import Console
-from bridge.deadletters.accounts.user_account import AUDIT_KIND
 from bridge.deadletters.db.account_rows import UserSecret
 
 logger = logging.getLogger("bridge")
@@ -45,9 +44,11 @@ def sign_in_by_password(here: Console, request: Request, name: str, password: st
     if secret is None or cookie is None:
         # The name stays out of the log: people type passwords into that field.
         logger.warning("sign-in to the console refused: wrong name or password, from %s", address)
+        whose = f"wrong password for {name}" if stored else "a name that no user has"
+        here.sign_in_audit.failed(f"{whose}, at {address}")
         return PasswordSignIn(verdict)
     here.login_throttle.right(name, address, device)
-    here.desk.trail.add(name, AUDIT_KIND, f"{name} signed in at {address}")
+    here.sign_in_audit.signed_in(name, f"{name} signed in at {address}")
     return PasswordSignIn(verdict, cookie, secret.password)
 
 

@@ -11,7 +11,7 @@ from bridge.console import console
 from bridge.console.decision_audit import list_durability_warnings
 from bridge.console.pages import status_rows
 from bridge.console.pages.form_submission import note_decided, require_why
-from bridge.deadletters.db.audit_rows import AuditEntry
+from bridge.deadletters.db.audit_rows import AuditEntry, EntryFilter
 from bridge.errors import UnknownHandler, UnknownTopic
 from bridge.formats.halt_scope import HaltScope
 from bridge.inspection.status import REDACTED, redact_halt
@@ -153,7 +153,7 @@ def _is_own_decision(request: Request, subject: HaltSubject, stands: Mapping[str
 
 def _find_resumption(request: Request, subject: HaltSubject) -> AuditEntry | None:
     """Return the last resumption by a console, among the latest entries of the audit log."""
-    found = console.get_console(request).desk.trail.page(what=("resume",)).entries
+    found = console.get_console(request).desk.trail.page(EntryFilter(what=("resume",))).entries
     return next((each for each in found if each.said.startswith(f"resumed {subject.audit_words}:")), None)
 
 

@@ -16,6 +16,7 @@ from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import (
     account_page,
+    activity_page,
     audit_page,
     blocking_rows,
     edit_page,
@@ -199,6 +200,8 @@ PAGE_ROUTES: Final = (
         scope=ScopeRule.WHOLE_HANDLER,
     ),
     PageRoute("/find", "GET", may.VIEW, find_page.show_find, waits=WaitKind.SERVERS, scope=ScopeRule.NARROWED),
+    PageRoute("/activity", "GET", may.VIEW, activity_page.show_activity, scope=ScopeRule.NARROWED),
+    PageRoute("/activity/export", "POST", may.EXPORT, activity_page.export_activity, scope=ScopeRule.NARROWED),
     PageRoute("/audit", "GET", may.VIEW, audit_page.show_audit, scope=ScopeRule.NARROWED),
     PageRoute(
         "/audit", "POST", may.COUNT_TOPICS, audit_page.count_topics, waits=WaitKind.SERVERS, scope=ScopeRule.NARROWED

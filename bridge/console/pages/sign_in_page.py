@@ -1,25 +1,27 @@
 """The pages of sign-in (by password, by one-time link, by OpenID Connect) and sign-out, and the health check."""
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from bridge.console import console
-from bridge.console.auth import browser_session
+from bridge.console.auth import authentication, browser_session
 from bridge.console.auth.http_security import choose_redirect_path, is_without_tls
 from bridge.console.auth.login_throttle import ThrottleVerdict
 from bridge.console.auth.password_sign_in import sign_in_by_password
 from bridge.deadletters.accounts.account_session import BY_LINK
-from bridge.deadletters.accounts.user_account import AUDIT_KIND
 from bridge.errors import IssuerUnavailable, SignInRefused, TooManySignIn
 
 if TYPE_CHECKING:
     from bridge.console.auth.oidc_client import OidcSignIn
 
 logger = logging.getLogger("bridge")
+
+#: The most characters of an audit entry about a failed sign-in.
+MAX_SAID: Final = 500
 
 #: One message for both, so that it does not reveal which names exist.
 _WRONG_PASSWORD = "Name or password is wrong."
@@ -63,17 +65,24 @@ def sign_in_by_link(request: Request) -> Response:
             "This link was used already, is not valid, or there are users now. Sign in by name, or restart "
             "`bridge deadletters serve` for a new link."
         )
+        here.sign_in_audit.failed(f"a one-time link that is not valid, at {_get_address(request)}")
         return here.fault(request, 403, message)
-    here.desk.trail.add(BY_LINK, AUDIT_KIND, "somebody signed in by the one-time link")
+    here.sign_in_audit.signed_in(BY_LINK, "somebody signed in by the one-time link")
     return answer_signed_in(request, cookie, "/")
 
 
 def sign_out(request: Request) -> Response:
     """Sign out."""
     console.get_console(request).sessions.end(browser_session.read_session_cookie(request))
+    console.get_console(request).sign_in_audit.signed_out(console.get_principal(request).name)
     answer = RedirectResponse("/sign-in", 303)
     browser_session.clear_session_cookie(request, answer)
     return answer
+
+
+def _get_address(request: Request) -> str:
+    proxy = console.get_console(request).proxy
+    return proxy.sender(authentication.get_peer_address(request), request.headers)
 
 
 def answer_health(request: Request) -> Response:
@@ -137,6 +146,8 @@ def finish_oidc(request: Request) -> Response:
         answer = _answer_unavailable(request, error, "/")
     except SignInRefused as error:
         logger.warning("sign-in by the issuer refused: %s", error)
+        here = console.get_console(request)
+        here.sign_in_audit.failed(f"refused by the issuer's answer, at {_get_address(request)}: {error}"[:MAX_SAID])
         answer = render_sign_in(request, 403, then="/", message=str(error))
     else:
         cookie = console.get_console(request).sessions.begin_issued(identity)

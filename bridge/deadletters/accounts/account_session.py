@@ -5,7 +5,8 @@ restart signs nobody out.
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bridge.deadletters.accounts.user_account import AUDIT_KIND, Role, describe_scope
+from bridge.deadletters.accounts.activity_kinds import SIGN_IN_KIND, USER_KIND
+from bridge.deadletters.accounts.user_account import Role, describe_scope
 from bridge.deadletters.db import account_rows, audit_rows, sql
 from bridge.deadletters.db.account_rows import IssuedSessionRow, UserSecret
 from bridge.deadletters.db.database import Database
@@ -98,7 +99,7 @@ class IssuedSessions:
             account_rows.add_issued_session(connection, digest, person.issuer, row, now, now + SESSION_LASTS)
             sees = describe_scope(person.scope)
             said = f"signed in by {person.issuer}, as {person.role}{sees}; there: {person.subject}"
-            audit_rows.write_entry(connection, sql.read_clock(connection), person.name, AUDIT_KIND, said)
+            audit_rows.write_entry(connection, sql.read_clock(connection), person.name, SIGN_IN_KIND, said)
 
     def who(self, digest: bytes, issuer: str, now: int) -> SessionAccount | None:
         """Return the account of the session's person; `None` if the session does not exist or is over.
@@ -120,4 +121,4 @@ class IssuedSessions:
         with self.database.writing() as connection:
             count = account_rows.end_issued_sessions(connection)
             said = f"all whom an issuer had signed in are signed out: {count} sessions"
-            audit_rows.write_entry(connection, sql.read_clock(connection), by, AUDIT_KIND, said)
+            audit_rows.write_entry(connection, sql.read_clock(connection), by, USER_KIND, said)

@@ -5,6 +5,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
+from bridge.deadletters.accounts.activity_kinds import TOKEN_KIND
 from bridge.deadletters.accounts.user_account import Role, describe_scope
 from bridge.deadletters.db import account_rows, audit_rows, sql
 from bridge.deadletters.db.account_rows import ApiToken
@@ -23,8 +24,6 @@ _DAY: Final = 86_400_000
 NOTED_EVERY: Final = 60_000
 #: Most characters of a name.
 LONGEST: Final = 100
-#: The kind of audit entries about tokens.
-_WHAT: Final = "token"
 
 
 def digest_secret(secret: str) -> bytes:
@@ -67,7 +66,7 @@ class ApiTokens:
             until = at + days * _DAY
             made = account_rows.add_token(connection, digest_secret(secret), name, str(role), at, by, until, scope)
             said = f"{name} made, as {role}{describe_scope(scope)}, until {format_time(until / 1000)}"
-            audit_rows.write_entry(connection, at, by, _WHAT, said)
+            audit_rows.write_entry(connection, at, by, TOKEN_KIND, said)
         return made, secret
 
     def all(self) -> list[ApiToken]:
@@ -99,7 +98,7 @@ class ApiTokens:
                 raise TokenRefused(f"There is no token {id_}: `bridge deadletters users tokens` lists them.")
             account_rows.remove_token(connection, id_)
             audit_rows.write_entry(
-                connection, sql.read_clock(connection), by, _WHAT, f"{token.name} revoked, was {token.role}"
+                connection, sql.read_clock(connection), by, TOKEN_KIND, f"{token.name} revoked, was {token.role}"
             )
             return token
 

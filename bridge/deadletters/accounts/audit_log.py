@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.db import audit_rows, letter_rows, row_scope, sql
-from bridge.deadletters.db.audit_rows import AuditEntry
+from bridge.deadletters.db.audit_rows import ALL_ENTRIES, AuditEntry, EntryFilter
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.letter_view import LetterAct, format_moment
 from bridge.errors import NoSuchGroup, NoSuchLetter
@@ -14,6 +14,11 @@ from bridge.formats.text_forms import format_count
 
 #: Entries that are read at once when all are asked for.
 ENTRIES_AT_ONCE: Final = 500
+
+
+def describe_entry(entry: AuditEntry) -> dict[str, Any]:
+    """Return an entry as programs read it."""
+    return entry._asdict() | {"at": format_moment(entry.at)}
 
 
 class AuditPage(NamedTuple):
@@ -33,38 +38,44 @@ class AuditLog:
 
     database: Database
 
-    def page(self, by: str = "", what: Sequence[str] = (), before: int | None = None, limit: int = 50) -> AuditPage:
+    def page(self, wanted: EntryFilter = ALL_ENTRIES, before: int | None = None, limit: int = 50) -> AuditPage:
         """Return a page of the audit log, newest first.
 
         Parameters:
-            by: the actor; empty: any.
-            what: kinds of entries ("replay", "note", …); empty: any.
             before: `next` of the page before.
         """
         with self.database.reading() as connection:
-            found = audit_rows.read_entries(connection, by, what, before, limit + 1)
+            found = audit_rows.read_entries(connection, wanted, before, limit + 1)
         more = len(found) > limit
         return AuditPage(tuple(found[:limit]), found[limit - 1].id if more else None)
 
-    def lines(self, to: str, by: str = "", what: Sequence[str] = ()) -> Iterator[str]:
-        """Yield the entries as lines of JSON, newest first, without later ones.
+    def count(self, wanted: EntryFilter) -> int:
+        """Return the number of entries."""
+        with self.database.reading() as connection:
+            return audit_rows.count_entries(connection, wanted)
+
+    def count_by_actor(self, wanted: EntryFilter, limit: int) -> list[tuple[str, int]]:
+        """Return the actors with the most entries, each with its number of entries."""
+        with self.database.reading() as connection:
+            return audit_rows.count_by_actor(connection, wanted, limit)
+
+    def entries(self, to: str, wanted: EntryFilter = ALL_ENTRIES) -> Iterator[AuditEntry]:
+        """Yield the entries, newest first, without later ones.
 
         Parameters:
-            to: the reader, for an audit entry that is written before the first line.
-            by, what: as `page`.
+            to: the reader, for an audit entry that is written before the first one is read.
         """
-        of = "".join([" of the audit log", f", by {by}" if by else "", f", {' or '.join(what)}" if what else ""])
         with self.database.writing() as connection:
-            count = audit_rows.count_entries(connection, by, what)
-            said = f"{format_count(count, 'line')}{of}"
-            before = audit_rows.write_entry(connection, sql.read_clock(connection), to, "export", said)
-        while True:
-            found = self.page(by, what, before, ENTRIES_AT_ONCE)
-            for entry in found.entries:
-                yield json.dumps(entry._asdict() | {"at": format_moment(entry.at)})
-            if found.next is None:
-                return
+            said = f"{format_count(audit_rows.count_entries(connection, wanted), 'line')}{_describe_filter(wanted)}"
+            before: int | None = audit_rows.write_entry(connection, sql.read_clock(connection), to, "export", said)
+        while before is not None:
+            found = self.page(wanted, before, ENTRIES_AT_ONCE)
+            yield from found.entries
             before = found.next
+
+    def lines(self, to: str, wanted: EntryFilter = ALL_ENTRIES) -> Iterator[str]:
+        """Yield the entries as lines of JSON, as `entries` does."""
+        return (json.dumps(describe_entry(entry)) for entry in self.entries(to, wanted))
 
     def add(self, by: str, what: str, said: str) -> None:
         """Add an entry for an act outside the database: a topic was halted, a policy changed."""
@@ -109,3 +120,11 @@ class LetterNotes:
         with self.database.reading() as connection:
             found = audit_rows.read_history(connection, group_id=id_)
         return [LetterAct(each.at, each.by, each.what, each.said, each.plan_id) for each in found]
+
+
+def _describe_filter(wanted: EntryFilter) -> str:
+    """Return the words for the entries that were exported."""
+    ends = ((" since ", wanted.since), (" until ", wanted.until))
+    times = [f"{word}{format_moment(at)}" for word, at in ends if at is not None]
+    kinds = f", {' or '.join(wanted.what)}" if wanted.what else ""
+    return "".join([" of the audit log", f", by {wanted.by}" if wanted.by else "", kinds, *times])

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Self
 
+from bridge.deadletters.accounts.activity_kinds import USER_KIND
 from bridge.deadletters.db import account_rows, audit_rows, sql
 from bridge.deadletters.db.account_rows import User, UserSecret
+from bridge.deadletters.db.audit_rows import EntryFilter
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.model.letter_scope import EVERYTHING, LetterScope
 from bridge.errors import UserChanged, UserRefused
@@ -81,8 +83,6 @@ def _digest_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-#: The kind of audit entries about users.
-AUDIT_KIND: Final = "user"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,99}")
 
 
@@ -386,10 +386,10 @@ def _require_other_admin(connection: Connection, user: User) -> None:
 
 def _describe_last_entry(connection: Connection, name: str) -> str:
     """Return a sentence with the last audit entry about a user."""
-    acts = audit_rows.read_entries(connection, "", (AUDIT_KIND,), None, 200)
+    acts = audit_rows.read_entries(connection, EntryFilter(what=(USER_KIND,)), None, 200)
     last = next((act for act in acts if act.said.startswith(f"{name} ")), None)
     return f"{last.said}, by {last.by}. " if last else ""
 
 
 def _write_audit_entry(connection: Connection, by: str, said: str) -> None:
-    audit_rows.write_entry(connection, sql.read_clock(connection), by, AUDIT_KIND, said)
+    audit_rows.write_entry(connection, sql.read_clock(connection), by, USER_KIND, said)

@@ -3,7 +3,7 @@ idempotency key an entry completes.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Update, delete, func, insert, or_, select, update
 
@@ -168,30 +168,63 @@ def read_history(
     return [AuditEntry(*row) for row in reversed(rows)]
 
 
-def read_entries(
-    connection: Connection, by: str, what: Sequence[str], before: int | None, limit: int
-) -> list[AuditEntry]:
+class EntryFilter(NamedTuple):
+    """The audit entries that somebody asks for.
+
+    Attributes:
+        by: the actor; empty: any.
+        what: kinds; empty: any.
+        since, until: ms since the epoch, the end left out; `None`: no end.
+        hidden: kinds that the reader sees of itself alone.
+        reader: the name of the reader.
+    """
+
+    by: str = ""
+    what: Sequence[str] = ()
+    since: int | None = None
+    until: int | None = None
+    hidden: Sequence[str] = ()
+    reader: str = ""
+
+
+ALL_ENTRIES: Final = EntryFilter()
+
+
+def read_entries(connection: Connection, wanted: EntryFilter, before: int | None, limit: int) -> list[AuditEntry]:
     """Return audit entries, newest first.
 
     Parameters:
-        by: the actor; empty: any.
-        what: kinds; empty: any.
         before: the entry after which the page begins.
     """
-    query = select(trail).where(*_build_entry_conditions(by, what)).order_by(trail.c.id.desc()).limit(limit)
+    query = select(trail).where(*_build_entry_conditions(wanted)).order_by(trail.c.id.desc()).limit(limit)
     if before is not None:
         query = query.where(trail.c.id < before)
     return [AuditEntry(*row) for row in connection.execute(query)]
 
 
-def count_entries(connection: Connection, by: str, what: Sequence[str]) -> int:
-    """Return the number of audit entries of an actor and of kinds."""
-    return int(
-        connection.execute(
-            select(func.count()).select_from(trail).where(*_build_entry_conditions(by, what))
-        ).scalar_one()
-    )
+def count_entries(connection: Connection, wanted: EntryFilter) -> int:
+    """Return the number of audit entries."""
+    counted = select(func.count()).select_from(trail).where(*_build_entry_conditions(wanted))
+    return int(connection.execute(counted).scalar_one())
 
 
-def _build_entry_conditions(by: str, what: Sequence[str]) -> list[ColumnElement[bool]]:
-    return [*([trail.c.by == by] if by else []), *([trail.c.what.in_(what)] if what else [])]
+def count_by_actor(connection: Connection, wanted: EntryFilter, limit: int) -> list[tuple[str, int]]:
+    """Return the actors with the most entries, and their numbers of entries, the most first."""
+    count = func.count()
+    query = select(trail.c.by, count).where(*_build_entry_conditions(wanted)).group_by(trail.c.by)
+    return [(str(by), int(n)) for by, n in connection.execute(query.order_by(count.desc(), trail.c.by).limit(limit))]
+
+
+def _build_entry_conditions(wanted: EntryFilter) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if wanted.by:
+        found.append(trail.c.by == wanted.by)
+    if wanted.what:
+        found.append(trail.c.what.in_(wanted.what))
+    if wanted.since is not None:
+        found.append(trail.c.at >= wanted.since)
+    if wanted.until is not None:
+        found.append(trail.c.at < wanted.until)
+    if wanted.hidden:
+        found.append(or_(trail.c.what.not_in(wanted.hidden), trail.c.by == wanted.reader))
+    return found

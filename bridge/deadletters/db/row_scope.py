@@ -241,11 +241,12 @@ def _has_other_items(source: Any, plan_id: Any, scope: RowScope) -> Condition:
 def _is_own_entry(source: Any, scope: RowScope) -> Condition:
     """Return the condition that an audit entry is about covered letters, groups or plans, and about nothing else.
 
-    Entries without a subject are about topics, users or the whole: they are told to accounts without a scope.
+    Entries without a subject are about topics, users or the whole: they are told to accounts without a scope, and to
+    whoever did it.
     """
     letter, group, plan = source.c.letter_id, source.c.group_id, source.c.plan_id
     return and_(
-        or_(letter.is_not(None), group.is_not(None), plan.is_not(None)),
+        or_(letter.is_not(None), group.is_not(None), plan.is_not(None), source.c.by == scope.person),
         or_(letter.is_(None), _is_own_letter(source, letter, scope)),
         or_(group.is_(None), _is_own_group(group, scope)),
         or_(plan.is_(None), _is_own_plan_id(source, plan, scope)),
