@@ -199,6 +199,16 @@ class Ledger:
         )
         return sum(each.count(fate) for each in before for fate in fate_rules.UNSETTLED)
 
+    def end_dead(self, account: Account, offsets: Sequence[int], end: Fate) -> set[int]:
+        """Write `end`, discarded or done, to those of `offsets` (ascending) that are dead, and return these."""
+        call = self.call()
+        call.add_stretches(account, offsets, ledger_scripts.END_DEAD[end], "mark", 0)
+        (olds,) = self.run("end dead deliveries", ledger_scripts.WRITE_FATES, call.keys, call.args)
+        before = b"".join(
+            choose_fates(old, mask) for old, (_, _, mask) in zip(olds, find_stretches(offsets), strict=True)
+        )
+        return fate_rules.choose_offsets(offsets, before, {Fate.DEAD})
+
     def fates(self, account: Account, first: int, last: int) -> bytes:
         """Return the fates from `first` to `last`, both included, one byte each; open if there is no page."""
         return self.fates_many([(account, first, last)])[0]

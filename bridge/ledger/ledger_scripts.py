@@ -17,6 +17,18 @@ from lossless.lua import script
 FORGET: Final = 15
 #: A pseudo fate to write: open and handed become discarded; settled fates stay.
 DISCARD_UNSETTLED: Final = 14
+#: Pseudo fates to write: dead becomes discarded, or done; every other fate stays.
+DISCARD_DEAD: Final = 13
+FINISH_DEAD: Final = 12
+
+
+_OF_DEAD: Final = {DISCARD_DEAD: Fate.DISCARDED, FINISH_DEAD: Fate.DONE}
+#: By an end, the pseudo fate that writes it over dead alone.
+END_DEAD: Final = {end: pseudo for pseudo, end in _OF_DEAD.items()}
+
+
+def _dead_row(end: Fate) -> str:
+    return "".join(chr(64 + (end if old == Fate.DEAD else old)) for old in range(16))
 
 
 def _fate_row(wanted: Fate) -> str:
@@ -30,7 +42,8 @@ def _lua_values() -> str:
     unsettled = "".join(chr(64 + (Fate.DISCARDED if old in UNSETTLED else old)) for old in range(16))
     rows = [f"[{wanted.value}]='{_fate_row(wanted)}'" for wanted in Fate]
     rows += [f"[{FORGET}]='{'@' * 16}'", f"[{DISCARD_UNSETTLED}]='{unsettled}'"]
-    ends = [f"[{int(fate)}]=true" for fate in (*sorted(SETTLED | {Fate.HANDED}), DISCARD_UNSETTLED)]
+    rows += [f"[{pseudo}]='{_dead_row(end)}'" for pseudo, end in _OF_DEAD.items()]
+    ends = [f"[{int(fate)}]=true" for fate in (*sorted(SETTLED | {Fate.HANDED}), DISCARD_UNSETTLED, *_OF_DEAD)]
     return (
         f"local ROWS = {{{','.join(rows)}}} local ENDS = {{{','.join(ends)}}} "
         f"local PAGE, GAP = {PAGE}, {Fate.GAP.value}"

@@ -11,11 +11,13 @@ from bridge.deadletters.db import (
     group_rows,
     inflight_delivery_rows,
     letter_query,
+    letter_rows,
     plan_counts,
     plan_rows,
 )
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.letter_rows import LetterEnd
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
 from bridge.deadletters.inspection.letter_statistics import LetterTotals
@@ -166,6 +168,16 @@ def test_what_others_have_taken_of_a_plan_is_found_by_when_letters_changed(lette
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
         plan_rows.find_changed_letters(connection, 1, 1_050)
+    with database.reading() as connection:
+        if database.dialect == "postgresql":
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        assert "ix_letters_ended" in " ".join(_plan(connection, *executed[-1]))
+
+
+def test_the_letters_that_ended_last_are_found_by_when_letters_changed(letters):
+    database = letters.database
+    with statements(database) as executed, database.reading() as connection:
+        letter_rows.find_last_ended_letters(connection, LetterStatus.DISCARDED, 1_050, LetterEnd(1_100, 3), 10)
     with database.reading() as connection:
         if database.dialect == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")

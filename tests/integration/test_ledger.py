@@ -642,6 +642,18 @@ def test_a_redis_that_lost_its_last_second_is_noticed(own_redis: RedisServer) ->
         ledger.close()
 
 
+@pytest.mark.parametrize("end", [Fate.DISCARDED, Fate.DONE])
+def test_an_end_is_written_over_what_is_dead_and_over_nothing_else(ledger: Ledger, end: Fate) -> None:
+    ledger.write([Mark(CHARGE, [int(fate)], fate) for fate in Fate])
+    ledger.write([Mark(CHARGE, range(PAGE - 3, PAGE + 4), Fate.DEAD)])
+    offsets = [*range(8), *range(PAGE - 1, PAGE + 2), 5 * PAGE]
+    assert ledger.end_dead(CHARGE, offsets, end) == {int(Fate.DEAD), PAGE - 1, PAGE, PAGE + 1}
+    ended = [end if fate is Fate.DEAD else fate for fate in Fate]
+    assert ledger.fates(CHARGE, 0, 7) == bytes([*ended, Fate.OPEN])
+    assert ledger.fates(CHARGE, PAGE - 3, PAGE + 3) == bytes([4, 4, end, end, end, 4, 4])
+    assert ledger.end_dead(CHARGE, offsets, end) == set()
+
+
 def test_a_wiped_redis_is_noticed(ledger: Ledger, client: redis.Redis) -> None:
     ledger.write([Mark(CHARGE, [1], Fate.DONE)])
     before = ledger.state()

@@ -109,6 +109,12 @@ def read_letter_standings(
     return found
 
 
+def find_groups_of_bridges(connection: Connection) -> list[str]:
+    """Return the consumer groups whose bridges had dead letters."""
+    query = select(kinds.c.consumer_group).where(kinds.c.origin == BRIDGE_PROGRAM).distinct()
+    return sorted(connection.execute(query).scalars())
+
+
 def find_replaying_plans(connection: Connection) -> list[int]:
     """Return the plans that have replaying letters."""
     # Plan by plan: in one query SQLite would read and sort all replaying letters.

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Row, Select, Table, delete, exists, func, literal_column, select, update
+from sqlalchemy import Connection, Row, Select, Table, delete, exists, func, literal_column, or_, select, update
 
 from bridge.deadletters.db import kind_rows
 from bridge.deadletters.db.filter_sql import is_one_of, select_matching_letters
@@ -138,6 +138,33 @@ def find_letters_ended_before(connection: Connection, moment: int, most: int) ->
         )
         found += connection.execute(statement).scalars()
     return sorted(found)
+
+
+class LetterEnd(NamedTuple):
+    """The end of a letter.
+
+    Attributes:
+        at: ms since the epoch.
+    """
+
+    at: int
+    id: int
+
+
+def find_last_ended_letters(
+    connection: Connection, status: LetterStatus, since: int, before: LetterEnd | None, most: int
+) -> list[LetterEnd]:
+    """Return the letters that ended with a status since a time (ms since the epoch), the latest first.
+
+    Parameters:
+        before: the last one of the page before; `None`: the first page.
+    """
+    query = select(letters.c.status_at, letters.c.id).where(letters.c.status == status, letters.c.status_at >= since)
+    if before is not None:
+        earlier = or_(letters.c.status_at < before.at, letters.c.id < before.id)
+        query = query.where(letters.c.status_at <= before.at, earlier)
+    rows = connection.execute(query.order_by(letters.c.status_at.desc(), letters.c.id.desc()).limit(most))
+    return [LetterEnd(*row) for row in rows]
 
 
 def purge_letters(connection: Connection, ids: Sequence[int], moment: int) -> int:

@@ -135,6 +135,9 @@ class Duty(NamedTuple):
 DUTIES: Final[Sequence[Duty]] = (
     Duty("cleaning up", 3_600, apply_retention),
     Duty("following what was sent back", 1.0, lambda desk, stopping: desk.plans.follow(stopping)),
+    Duty(
+        "comparing ended letters with the ledger", 1.0, lambda desk, stopping: desk.plans.compare_with_ledger(stopping)
+    ),
     Duty("going on with plans", 1.0, lambda desk, stopping: desk.plans.go_on(stopping)),
     Duty(
         "groups that are fixed",

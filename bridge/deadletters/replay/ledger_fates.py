@@ -104,6 +104,15 @@ class LedgerFates:
             ledger.write([Mark(account, sorted(some), Fate.DISCARDED) for account, some in wanted.items()])
         return self.read_fates(deliveries)
 
+    def end_dead(self, deliveries: Sequence[Origin], end: Fate) -> list[Origin]:
+        """Write an end, discarded or done, to those of these deliveries that are dead, and return these."""
+        ended: list[Origin] = []
+        for group, wanted in _by_account(deliveries).items():
+            if (ledger := self._ledger_of(group)) is not None:
+                for account, some in wanted.items():
+                    ended += [some[offset] for offset in sorted(ledger.end_dead(account, sorted(some), end))]
+        return ended
+
 
 def _by_account(deliveries: Sequence[Origin]) -> dict[str, dict[Account, dict[int, Origin]]]:
     """Return the deliveries by group, account and offset."""

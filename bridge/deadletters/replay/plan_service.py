@@ -16,6 +16,7 @@ from bridge.deadletters.model.bulk_plan import NOT_BEGUN, BulkPlan, PlanCounts, 
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.second_person import is_planner, needs_second_person
 from bridge.deadletters.replay import copy_action, plan_runner
+from bridge.deadletters.replay.fate_reconciliation import FateReconciler
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_action import ArchiveAction, DiscardAction, PlanAction
 from bridge.deadletters.replay.plan_lanes import LaneRelease, lay_plan_lanes
@@ -314,6 +315,15 @@ class PlanService:
             outcomes = ReplayOutcomes(self.settings, self.database, fates)
             while not stopping.is_set():
                 _look_and_rest(outcomes.note_outcomes, stopping.wait)
+
+    def compare_with_ledger(self, stopping: Event) -> None:
+        """Write the ends of letters again that the ledger has lost, until `stopping` is set.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: nothing is known for now.
+        """
+        with LedgerFates.opened(self.settings) as fates:
+            FateReconciler(self.settings, self.database, fates).run(stopping)
 
     def _check_cluster(self, id_: int) -> None:
         """Require that the letters are of this Kafka cluster; to archive needs none."""

@@ -203,7 +203,8 @@ class UnknownOutcomes:
     def resolve(self, ids: Sequence[int], plan_id: int | None, why: str, by: str) -> list[int]:
         """Resolve those of these letters whose outcome is unknown, because they ran; return their ids.
 
-        The ledger is not changed. A new dead letter of one that is recorded later opens it.
+        The recorder notes it as done in the ledger (fate_reconciliation.py). A new dead letter of one that is recorded
+        later opens it.
 
         Parameters:
             ids, why: as `reopen`.
