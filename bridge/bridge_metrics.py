@@ -218,6 +218,13 @@ class BridgeMetrics:
             self.lag.labels(*place).set(records)
             self._lags[place] = records
 
+    def sum_lag(self) -> dict[str, int]:
+        """Return the shown consumer lag by topic."""
+        sums: dict[str, int] = {}
+        for (topic, _), records in self._lags.items():
+            sums[topic] = sums.get(topic, 0) + records
+        return sums
+
     def show_paused(self, paused: Mapping[Place, str]) -> None:
         """Show the paused partitions, with reason and time."""
         now, known = time.time(), self._paused

@@ -216,6 +216,7 @@ class Bridge:
             busy=parts.assignment.busy,
             due=parts.count_due(unread),
             ready={queue: depth.carried for queue, depth in parts.queues.depths.items()},
+            lag=self.metrics.sum_lag(),
             unmade=[f"{ours.name!r}: {ours.without}" for ours in self._setup.catalog.unmade],
             open_transactions=loop.transactions.found.values(),
         )

@@ -22,7 +22,7 @@ from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Account, Fate, Ledger, Mark, Push
-from bridge.ledger.attempt_statistics import CountKey, add_counts
+from bridge.ledger.delivery_counts import CountKey, add_counts
 from bridge.ledger.fate_rules import OVERWRITES
 from bridge.ledger.ledger_hook import format_fate_place
 from bridge.partitions.ordering import Portion

@@ -20,7 +20,8 @@ from bridge.jobs.deployment_problems import (
 from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerHalt, format_known_since
 from bridge.jobs.open_transactions import find_held_back_topics
 from bridge.kafka.partition_offsets import Extent, make_unreadable_data
-from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicHandler
+from bridge.ledger.attempt_statistics import TopicHandler
+from bridge.ledger.delivery_counts import HOURS, MINUTES, CountSeries
 from bridge.ledger.limit_state import LimitStatus
 from bridge.operator_actions.handler_halt import make_handler_halt_view
 from bridge.operator_actions.topic_halt import make_halt_view

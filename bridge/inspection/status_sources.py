@@ -21,9 +21,10 @@ from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerFacts, Ha
 from bridge.kafka.clients import login_errors
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger import Ledger
-from bridge.ledger.attempt_statistics import read_counts, read_outcomes, read_unpublished
+from bridge.ledger.attempt_statistics import read_outcomes, read_unpublished
 from bridge.ledger.breaker_state import CircuitBreakers
 from bridge.ledger.decision_store import NO_DECISIONS, DecisionMirror, MirroredDecisions
+from bridge.ledger.delivery_counts import read_counts
 from bridge.ledger.group_members import GroupMembers
 from bridge.ledger.limit_state import LimitLedger, LimitStatus
 from bridge.ledger.redis_connection import explain_refused_login

@@ -18,6 +18,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes
 from bridge.jobs.backlog import BacklogGrowth, LagWatch, QueueCounts, add_up_counts, backlog_to_data, measure_backlogs
+from bridge.jobs.backlog_history import BacklogHistory
 from bridge.jobs.deployment_problems import (
     describe_foreign_member,
     find_divided_topics,
@@ -111,6 +112,7 @@ class BridgeAnnouncement:
         self._hot_keys: list[dict[str, Any]] = []
         self._lag_watch, self._growth = LagWatch(), BacklogGrowth()
         self._skew, self._base_ledger = ClockSkew(here), here
+        self._history = BacklogHistory(here, self._member)
         self._shown_growth: dict[str, Any] = {}
         self._costs: dict[str, float] = {}
         self._state: dict[str, Any] = {}
@@ -152,6 +154,7 @@ class BridgeAnnouncement:
         busy: Sequence[Partition] = (),
         due: QueueCounts = MappingProxyType({}),
         ready: QueueCounts = MappingProxyType({}),
+        lag: Mapping[str, int] = MappingProxyType({}),
         unmade: Iterable[str] = (),
         open_transactions: Iterable[OpenTransaction] = (),
     ) -> None:
@@ -164,6 +167,7 @@ class BridgeAnnouncement:
             unread: records of each partition that were not read yet.
             busy: the partitions that hold something: only these have deliveries that wait, and hot keys.
             due, ready: deliveries by queue and handler that wait in this bridge's partitions, and in the broker.
+            lag: the consumer lag of this bridge's partitions, by topic.
             unmade: topics of the group that Kafka refused to create, a sentence each.
             open_transactions: the transactions that hold back partitions of this bridge.
         """
@@ -197,6 +201,7 @@ class BridgeAnnouncement:
             "dead_holds": self._find_dead_holds(busy),
             # A plain dict, since JSON knows no other mapping.
             "due": {queue: dict(handlers) for queue, handlers in due.items()},
+            "lag": dict(lag),
             "unmade": refused,
             "unmade_since": [refused_since[text.partition(":")[0]] for text in refused],
             "open_transactions": [each.to_data() for each in open_transactions],
@@ -296,7 +301,8 @@ class BridgeAnnouncement:
         if self._ledger is None:
             return
         taken = add_up_counts(state.get("holds") for state in self._workers.living().values())
-        due = add_up_counts(state.get("due") for state in self._members.living().values())
+        bridges = self._members.living()
+        due = add_up_counts(state.get("due") for state in bridges.values())
         there = (self._ready, taken, due)
         handlers = {handler for counts in there for of_queue in counts.values() for handler in of_queue}
         handlers |= {handler.name for handler in self._routes}
@@ -307,6 +313,7 @@ class BridgeAnnouncement:
         self._backlog = backlog_to_data(found)
         self._shown_growth = self._growth.add_sample(self._backlog, time.time())
         self._costs = {name: round(cost, 6) for name, cost in costs.items() if cost is not None}
+        self._history.add_sample(bridges, handlers, there, time.time())
 
     def _poll_workers(self) -> None:
         """Show the workers of each queue, and the age of the oldest delivery in flight."""

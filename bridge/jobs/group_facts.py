@@ -15,7 +15,8 @@ from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.jobs.deleted_topics import DeletedTopic
 from bridge.kafka.managed_topic import IN_SYNC, ReplicaState
 from bridge.ledger import KafkaLogChange
-from bridge.ledger.attempt_statistics import CountSeries, OutcomeSummary, TopicHandler, UnpublishedDeadLetters
+from bridge.ledger.attempt_statistics import OutcomeSummary, TopicHandler, UnpublishedDeadLetters
+from bridge.ledger.delivery_counts import CountSeries
 from bridge.problems.problem import Problem
 
 

@@ -1,131 +1,21 @@
 """Statistics of attempts by topic and handler, for people: no delivery depends on them.
 
-They have counts by minute and hour, recent successes and failures, and dead letters that Kafka refuses. The counts
-include all attempts. Their keys do not name the Kafka cluster, so they can be read while Kafka is down.
+They have recent successes and failures, and dead letters that Kafka refuses. Counts are in
+bridge/ledger/delivery_counts.py. The keys do not name the Kafka cluster, so they can be read while Kafka is down.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from struct import Struct
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import ledger_key
 from bridge.ledger.ledger_scripts import NOTE_OUTCOMES
 from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 
-#: The counted events: runs that succeeded, runs that failed, dead letters, and replays.
-CountKind = Literal["handled", "failed", "dead", "replayed"]
-COUNT_KINDS: Final[tuple[CountKind, ...]] = get_args(CountKind)
-
-#: The number of minutes and hours that are returned.
-MINUTES: Final = 60
-HOURS: Final = 24
-#: Seconds that a string is kept after its last count: until its minutes or hours are no longer returned.
-_MINUTES_KEPT: Final = 2 * 3_600
-_HOURS_KEPT: Final = 2 * 86_400
-
 #: A topic and a handler.
 TopicHandler = tuple[str, str]
-
-
-class CountKey(NamedTuple):
-    """The key of a count.
-
-    Attributes:
-        topic: the source topic, also for records from a retry or replay topic.
-        minute: since the epoch.
-    """
-
-    topic: str
-    handler: str
-    what: CountKind
-    minute: int
-
-
-class CountSeries(NamedTuple):
-    """The counts of a handler on a topic, the oldest first; the last minute and hour are incomplete."""
-
-    minutes: Mapping[str, tuple[int, ...]]
-    hours: Mapping[str, tuple[int, ...]]
-
-
-def add_counts(ledger: Ledger, counts: Mapping[CountKey, int]) -> None:
-    """Add counts to those in Redis, in one round trip.
-
-    Raises:
-        LedgerUnavailable: Redis did not answer.
-    """
-    of_minutes: dict[str, list[str | int]] = {}
-    of_hours: dict[str, list[str | int]] = {}
-    for (topic, handler, what, minute), number in counts.items():
-        hour, place = minute // 60, COUNT_KINDS.index(what)
-        minutes = of_minutes.setdefault(_counts_key(ledger, topic, handler, "minutes", hour), [])
-        minutes += ["INCRBY", "u32", f"#{minute % 60 * len(COUNT_KINDS) + place}", number]
-        hours = of_hours.setdefault(_counts_key(ledger, topic, handler, "hours", hour // 24), [])
-        hours += ["INCRBY", "u32", f"#{hour % 24 * len(COUNT_KINDS) + place}", number]
-    with ledger.asking("count what was handled") as pipe:
-        for strings, kept in ((of_minutes, _MINUTES_KEPT), (of_hours, _HOURS_KEPT)):
-            for name, fields in strings.items():
-                pipe.execute_command("BITFIELD", name, "OVERFLOW", "SAT", *fields)
-                pipe.expire(name, kept)
-        pipe.execute()
-
-
-def read_counts(ledger: Ledger, whose: Iterable[TopicHandler], now: float) -> dict[TopicHandler, CountSeries]:
-    """Return the last 60 minutes and 24 hours of each topic and handler, in one round trip; unknown counts are 0.
-
-    Parameters:
-        now: Unix time; its minute is the last one.
-
-    Raises:
-        LedgerUnavailable: Redis did not answer.
-    """
-    wanted = list(dict.fromkeys(whose))
-    if not wanted:
-        return {}
-    hour = int(now // 3_600)
-    names = [
-        _counts_key(ledger, topic, handler, *which)
-        for topic, handler in wanted
-        for which in (
-            ("minutes", hour - 1),
-            ("minutes", hour),
-            ("hours", hour // 24 - 1),
-            ("hours", hour // 24),
-        )
-    ]
-    with ledger.asking("read what was counted") as pipe:
-        pipe.mget(names)
-        (found,) = pipe.execute()
-    minute = int(now // 60) % 60 + 60
-    return {
-        each: CountSeries(
-            _read_last(_MINUTES, found[at : at + 2], minute, MINUTES),
-            _read_last(_HOURS, found[at + 2 : at + 4], hour % 24 + 24, HOURS),
-        )
-        for each, at in zip(wanted, range(0, len(found), 4), strict=True)
-    }
-
-
-_MINUTES: Final = Struct(f">{60 * len(COUNT_KINDS)}I")
-_HOURS: Final = Struct(f">{24 * len(COUNT_KINDS)}I")
-
-
-def _read_last(form: Struct, strings: Iterable[bytes | None], last: int, count: int) -> dict[str, tuple[int, ...]]:
-    """Return the last `count` numbers up to place `last` in two consecutive strings; a string of another size
-    reads as 0.
-    """
-    numbers: list[int] = []
-    for string in strings:
-        numbers += form.unpack((string or b"")[: form.size].ljust(form.size, b"\0"))
-    step, first = len(COUNT_KINDS), last + 1 - count
-    return {what: tuple(numbers[first * step + at : (last + 1) * step : step]) for at, what in enumerate(COUNT_KINDS)}
-
-
-def _counts_key(ledger: Ledger, topic: str, handler: str, unit: str, number: int) -> str:
-    return ledger_key("", ledger.group, "counts", topic, handler, unit, number)
 
 
 #: Seconds within which lost processes belong to one incident.

@@ -275,6 +275,7 @@ _FIELDS: Final[Mapping[str, _Check]] = {
     "processes": lambda value: isinstance(value, int) and value >= 0,
     "holds": _is_counts,
     "due": _is_counts,
+    "lag": _is_map(_is_count),
     "routes": _is_map(_is_list(_is_text)),
     "assigned": _is_list(_is_text),
     "paused": _is_map(_is_text),

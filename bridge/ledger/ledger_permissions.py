@@ -10,7 +10,7 @@ from lossless.transport.redis_permissions import find_refused
 NEEDED: Final = "docs/how-to/redis-servers.md"
 #: All of them take the key first.
 LEDGER_COMMANDS: Final = (
-    *("BITFIELD", "DEL", "EXISTS", "EXPIRE", "GET", "GETRANGE", "INCR", "MGET", "PERSIST", "PTTL", "SET", "SETRANGE"),
+    *("BITFIELD", "DEL", "EXISTS", "EXPIRE", "GET", "GETRANGE", "INCR", "PERSIST", "PTTL", "SET", "SETRANGE"),
     *("HDEL", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HMGET", "HSET", "HSETNX"),
     *("LPUSH", "LRANGE", "LTRIM", "SADD", "SMEMBERS", "SREM", "XADD", "XREVRANGE"),
     *("ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYRANK"),

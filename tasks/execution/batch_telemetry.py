@@ -1,10 +1,11 @@
 """The telemetry of one batch: its figures for metrics, batch sizes and `bridge status`. It decides nothing."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from bridge.formats.delivery import Batch, Delivery
 from bridge.ledger import Ledger
-from bridge.ledger.attempt_statistics import CountKind
+from bridge.ledger.delivery_counts import CountKind
 from tasks.declaration.message_task import MessageTask
 from tasks.execution import delivery_log
 from tasks.worker import concurrency_meter, delivery_cost, worker_metrics
@@ -31,9 +32,9 @@ class BatchTelemetry:
         self.laps = DeliveryLaps(begun)
         self._runs = worker_metrics.RunCounter(task.name, batch.group, self._count_outcome)
 
-    def _count_outcome(self, outcome: str, number: int) -> None:
+    def _count_outcome(self, outcome: str, seconds: Sequence[float]) -> None:
         kind: CountKind = "handled" if outcome == "done" else "failed"
-        delivery_counts.add(self._ledger, self._topic, self._handler, kind, number)
+        delivery_counts.add(self._ledger, self._topic, self._handler, kind, len(seconds), seconds)
         if kind == "handled":
             attempt_outcomes.succeeded(self._ledger, self._topic, self._handler)
 

@@ -5,21 +5,15 @@ task carried which delivery. A write buffer writes it every few seconds; no deli
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account, Ledger
-from bridge.ledger.attempt_statistics import (
-    CountKey,
-    CountKind,
-    RecentAttempts,
-    TopicHandler,
-    add_counts,
-    note_outcomes,
-    note_unpublished,
-)
+from bridge.ledger.attempt_statistics import RecentAttempts, TopicHandler, note_outcomes, note_unpublished
+from bridge.ledger.delivery_counts import CountKey, CountKind, DurationKey, add_counts
+from bridge.ledger.duration_histogram import count_by_bucket
 from bridge.ledger.task_notes import SINGLE_TASKS, TaskNote, note_tasks
 from lossless.background_thread import start_timer
 from tasks import logs
@@ -128,24 +122,52 @@ carrier_notes = CarrierNotes()
 COUNTS_WITHIN: Final = 5.0
 
 
+@dataclass(slots=True)
+class _KeptCounts:
+    counts: dict[CountKey, int] = field(default_factory=dict)
+    durations: dict[DurationKey, dict[int, int]] = field(default_factory=dict)
+
+
 class DeliveryCounts:
     """The counts of one process; of each ledger as many as there are handlers, topics and minutes."""
 
     def __init__(self) -> None:
-        self._kept = WriteBuffer[dict[CountKey, int]](COUNTS_WITHIN, dict, add_counts)
+        self._kept = WriteBuffer[_KeptCounts](COUNTS_WITHIN, _KeptCounts, _write_counts)
         self.flush = self._kept.flush
 
     @harmless
-    def add(self, ledger: Ledger | None, topic: str, handler: str, what: CountKind, number: int = 1) -> None:
-        """Count so many, to be written soon."""
+    def add(
+        self,
+        ledger: Ledger | None,
+        topic: str,
+        handler: str,
+        what: CountKind,
+        number: int = 1,
+        seconds: Sequence[float] = (),
+    ) -> None:
+        """Count so many, to be written soon.
+
+        Parameters:
+            seconds: how long the counted runs took.
+        """
         if ledger is None:
             return
-        which = CountKey(topic, handler, what, int(time.time() // 60))
+        minute = int(time.time() // 60)
+        which, of_minute = CountKey(topic, handler, what, minute), DurationKey(topic, handler, minute)
+        buckets = count_by_bucket(seconds)
 
-        def put(found: dict[CountKey, int]) -> None:
-            found[which] = found.get(which, 0) + number
+        def put(kept: _KeptCounts) -> None:
+            kept.counts[which] = kept.counts.get(which, 0) + number
+            if buckets:
+                found = kept.durations.setdefault(of_minute, {})
+                for bucket, runs in buckets.items():
+                    found[bucket] = found.get(bucket, 0) + runs
 
         self._kept.change(ledger, put)
+
+
+def _write_counts(ledger: Ledger, kept: _KeptCounts) -> None:
+    add_counts(ledger, kept.counts, kept.durations)
 
 
 delivery_counts = DeliveryCounts()

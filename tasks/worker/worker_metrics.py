@@ -104,14 +104,14 @@ class RunCounter:
     """The runs of a handler in one task, counted together: one by one counting costs more than a fast handler.
 
     Parameters:
-        on_count: called with an outcome and its number of runs, whenever they are counted.
+        on_count: called with an outcome and how long each of its runs took, whenever they are counted.
     """
 
     def __init__(
         self,
         handler: str,
         group: str,
-        on_count: Callable[[str, int], None],
+        on_count: Callable[[str, Sequence[float]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._handler, self._group, self._on_count, self._clock = handler, group, on_count, clock
@@ -129,7 +129,7 @@ class RunCounter:
         for outcome, seconds in self._seconds.items():
             if seconds:
                 count_runs(self._handler, self._group, outcome, *seconds)
-                self._on_count(outcome, len(seconds))
+                self._on_count(outcome, seconds)
                 seconds.clear()
         self._counted_at = self._clock()
 

@@ -22,7 +22,7 @@ from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter
 from bridge.deadletters.replay.redrive_plan import RedriveRequest
 from bridge.formats.attempt_history import AttemptNote
 from bridge.formats.delivery import Attempts
-from bridge.ledger.attempt_statistics import CountKey, add_counts
+from bridge.ledger.delivery_counts import CountKey, add_counts
 from bridge.ledger.ledger_client import Ledger
 from tests.browser.world import World
 from tests.desk import letters

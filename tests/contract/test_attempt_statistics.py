@@ -7,7 +7,17 @@ import pytest
 import redis
 
 from bridge.ledger import Ledger
-from bridge.ledger.attempt_statistics import CountKey, add_counts, read_counts
+from bridge.ledger.delivery_counts import (
+    HOUR_UNIT,
+    MINUTE_UNIT,
+    CountKey,
+    DurationKey,
+    Durations,
+    add_counts,
+    read_counts,
+    read_history,
+)
+from bridge.ledger.duration_histogram import BUCKETS
 
 #: 12:30 of a day, whatever day.
 NOON = 20_000 * 86_400 + 12 * 3_600
@@ -58,14 +68,47 @@ def test_the_last_hour_and_day_go_on_over_the_turn_of_both(ledger: Ledger) -> No
     assert later.hours["handled"] == (201, *(0,) * 23)
 
 
-def test_a_handler_takes_four_kilobytes_at_most_and_all_of_it_expires(ledger: Ledger, client: redis.Redis) -> None:
+def test_an_hour_of_a_handler_takes_ten_kilobytes_at_most_and_a_day_four_and_all_of_it_expires(
+    ledger: Ledger, client: redis.Redis
+) -> None:
     everything = range(MINUTE - 3 * 1_440, MINUTE + 1, 7)
-    add_counts(ledger, {CountKey(*CHARGE, "replayed", minute): 1 for minute in everything})
+    counts = {CountKey(*CHARGE, "replayed", minute): 1 for minute in everything}
+    add_counts(ledger, counts, {DurationKey(*CHARGE, minute): {BUCKETS - 1: 1} for minute in everything})
     there = [(name, int(client.strlen(name)), int(client.ttl(name))) for name in client.scan_iter("*:counts:*")]
-    assert max(size for name, size, _ in there if b":minutes:" in name) <= 960
-    assert max(size for name, size, _ in there if b":hours:" in name) <= 384
+    assert 9_000 < max(size for name, size, _ in there if b":minutes:" in name) <= 60 * (4 + BUCKETS) * 4 <= 10_240
+    assert max(size for name, size, _ in there if b":hours:" in name) <= 24 * (4 + BUCKETS) * 4 <= 4_096
     assert all(0 < ttl <= 2 * 3_600 for name, _, ttl in there if b":minutes:" in name)
-    assert all(0 < ttl <= 2 * 86_400 for _, _, ttl in there)
+    assert all(0 < ttl <= 8 * 86_400 for _, _, ttl in there)
+
+
+def test_durations_cost_redis_no_command_more(ledger: Ledger, client: redis.Redis) -> None:
+    def count_commands(durations: Durations) -> int:
+        client.config_resetstat()
+        add_counts(ledger, {CountKey(*CHARGE, "handled", MINUTE): 3}, durations)
+        return sum(found["calls"] for name, found in client.info("commandstats").items() if "config" not in name)
+
+    add_counts(ledger, {CountKey(*CHARGE, "handled", MINUTE): 1})
+    alone, together = count_commands({}), count_commands({DurationKey(*CHARGE, MINUTE): {0: 1, 5: 2}})
+    assert alone == together > 0
+
+
+def test_the_last_week_has_counts_and_durations_by_the_hour_of_several_topics_together(ledger: Ledger) -> None:
+    refunds = ("refunds", "shop.charge")
+    for back in (0, 5, 167 * 60, 168 * 60):
+        minute = MINUTE - back
+        add_counts(
+            ledger,
+            {CountKey(*CHARGE, "handled", minute): 2, CountKey(*refunds, "handled", minute): 1},
+            {DurationKey(*CHARGE, minute): {7: 2}, DurationKey(*refunds, minute): {9: 1}},
+        )
+    week = read_history(ledger, [CHARGE, refunds], HOUR_UNIT, 168, NOW)
+    assert week.counts["handled"] == (3, *(0,) * 166, 6)
+    assert [len(week.durations), *(len(each) for each in week.durations[:2])] == [168, BUCKETS, BUCKETS]
+    assert (week.durations[0][7], week.durations[-1][7], week.durations[-1][9]) == (2, 4, 2)
+    quarter = read_history(ledger, [CHARGE], MINUTE_UNIT, 15, NOW)
+    assert quarter.counts["handled"] == (*(0,) * 9, 2, *(0,) * 4, 2)
+    assert sum(map(sum, quarter.durations)) == 4
+    assert read_history(ledger, [], MINUTE_UNIT, 15, NOW).counts["dead"] == (0,) * 15
 
 
 def test_a_wiped_redis_and_what_others_wrote_there_cost_a_picture_alone(ledger: Ledger, client: redis.Redis) -> None:
@@ -78,3 +121,4 @@ def test_a_wiped_redis_and_what_others_wrote_there_cost_a_picture_alone(ledger: 
     client.flushall()
     client.hset(f"ledger::bridge:counts:orders:shop.charge:minutes:{NOW // 3_600}", "a", "b")
     assert read_counts(ledger, [CHARGE], NOW)[CHARGE].minutes["handled"] == (0,) * 60
+    assert sum(map(sum, read_history(ledger, [CHARGE], MINUTE_UNIT, 60, NOW).durations)) == 0

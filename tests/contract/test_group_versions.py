@@ -11,7 +11,7 @@ from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.inspection.group_details import GroupVersions, count_handled_since, find_version_starts
 from bridge.handler_routes import Handler, Routes
 from bridge.ledger import Ledger
-from bridge.ledger.attempt_statistics import CountKey, CountSeries, add_counts
+from bridge.ledger.delivery_counts import CountKey, CountSeries, add_counts
 from bridge.ledger.group_members import GroupMembers
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.desk import rows

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from bridge.dispatch import dispatcher
 from bridge.dispatch.dispatcher import ReplayCounter
 from bridge.errors import LedgerUnavailable
 from bridge.kafka.topic_names import TopicNames
-from bridge.ledger.attempt_statistics import CountKey
+from bridge.ledger.delivery_counts import CountKey, DurationKey, Durations
 from tasks.worker import ledger_telemetry as module
 from tasks.worker.ledger_telemetry import DeliveryCounts
 
@@ -23,6 +24,7 @@ class Kept:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.written: list[dict[CountKey, int]] = []
+        self.durations: list[dict[DurationKey, Mapping[int, int]]] = []
         self.timers: list[Any] = []
         self.now = 600.0
         self.error: Exception | None = None
@@ -33,10 +35,11 @@ class Kept:
         monkeypatch.setattr(threading, "Timer", self.timer)
         self.counts = DeliveryCounts()
 
-    def count(self, ledger: Any, found: Mapping[CountKey, int]) -> None:
+    def count(self, ledger: Any, found: Mapping[CountKey, int], durations: Durations = MappingProxyType({})) -> None:
         if self.error:
             raise self.error
         self.written.append({**found})
+        self.durations.append({**durations})
 
     def timer(self, seconds: float, act: Any) -> Any:
         timer = threading.Thread(target=act)
@@ -69,6 +72,14 @@ def test_counts_wait_for_one_another_and_go_in_one_trip(kept: Kept) -> None:
     assert len(kept.written) == 1
     kept.counts.add(LEDGER, "orders", "charge", "dead")
     assert len(kept.timers) == 2
+
+
+def test_durations_of_runs_are_written_with_their_counts(kept: Kept) -> None:
+    kept.counts.add(LEDGER, "orders", "charge", "handled", 3, (0.0001, 0.06, 0.06))
+    kept.counts.add(LEDGER, "orders", "charge", "failed", 1, (0.06,))
+    (write,) = kept.timers
+    write()
+    assert kept.durations == [{DurationKey("orders", "charge", 10): {0: 1, 11: 3}}]
 
 
 def test_counts_that_no_thread_could_be_started_for_are_written_with_the_next(kept: Kept) -> None:

@@ -12,14 +12,8 @@ from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.formats.failure import Failure
 from bridge.inspection.status_report import list_problems
 from bridge.jobs.backlog import BacklogGrowth
-from bridge.ledger.attempt_statistics import (
-    COUNT_KINDS,
-    HOURS,
-    MINUTES,
-    CountSeries,
-    OutcomeSummary,
-    UnpublishedDeadLetters,
-)
+from bridge.ledger.attempt_statistics import OutcomeSummary, UnpublishedDeadLetters
+from bridge.ledger.delivery_counts import COUNT_KINDS, HOURS, MINUTES, CountSeries
 from bridge.problems.problem_table import PROBLEM_ROWS
 from tasks.errors import RegistryDown
 from tasks.execution import batch_progress

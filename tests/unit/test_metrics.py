@@ -140,7 +140,9 @@ def test_runs_that_are_counted_together_count_as_if_each_were_counted_by_itself(
 def test_fast_runs_of_a_task_are_counted_together_and_slow_ones_at_once(monkeypatch: pytest.MonkeyPatch):
     now, counted, told = [0.0], [], []
     monkeypatch.setattr(worker_metrics, "count_runs", lambda *what: counted.append(what))
-    runs = worker_metrics.RunCounter("work", "shop", lambda *what: told.append(what), lambda: now[0])
+    runs = worker_metrics.RunCounter(
+        "work", "shop", lambda outcome, seconds: told.append((outcome, *seconds)), lambda: now[0]
+    )
     for _ in range(3):
         now[0] += 0.03125
         runs.ended("done", 0.03125)
@@ -150,4 +152,4 @@ def test_fast_runs_of_a_task_are_counted_together_and_slow_ones_at_once(monkeypa
     assert counted == [("work", "shop", "done", 0.03125, 0.03125, 0.03125), ("work", "shop", "failed", 1.0)]
     runs.flush()
     assert len(counted) == 2
-    assert told == [("done", 3), ("failed", 1)]
+    assert told == [("done", 0.03125, 0.03125, 0.03125), ("failed", 1.0)]

@@ -20,8 +20,8 @@ from bridge.deadletters.model.letter_view import LetterCount, LetterLine, write_
 from bridge.errors import LedgerUnavailable
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
-from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, read_counts
 from bridge.ledger.breaker_state import CircuitBreakers
+from bridge.ledger.delivery_counts import HOURS, MINUTES, CountSeries, read_counts
 from bridge.ledger.group_members import GroupMembers
 from bridge.settings import Settings
 
