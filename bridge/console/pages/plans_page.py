@@ -207,17 +207,6 @@ def _take_snapshot(here: Console, found: PlanProgress) -> LiveSnapshot:
     return LiveSnapshot(found.key, found.plan.is_over, {place: str(html).strip() for place, html in parts.items()})
 
 
-def _list_earlier_runs(request: Request, plan: BulkPlan) -> list[BulkPlan]:
-    """Return the earlier plans of the same action and selection, the newest first."""
-    desk = console.get_console(request).desk
-    same = [
-        each
-        for each in desk.plans.latest(LIST_ROWS)
-        if each.id < plan.id and (each.what, each.asked) == (plan.what, plan.asked) and each.began_at is not None
-    ]
-    return list(desk.lists(console.get_masks(request)).plans(same[:SHOWN_RUNS]))
-
-
 def _count_queued(here: Console, plan: BulkPlan) -> dict[str, int]:
     """Return the messages in the queues of a plan's handlers, as far as the status of the group has them already."""
     known = here.status_cache.read(0.0) if plan.state is PlanState.APPLYING else None
@@ -274,7 +263,7 @@ def _render_plan(
     request: Request, found: PlanProgress, status: int = 200, trouble: str = "", typed: Mapping[str, str] | None = None
 ) -> Response:
     plan, who = found.plan, console.get_principal(request)
-    undecided = plan.state in NOT_BEGUN
+    desk, undecided = console.get_console(request).desk, plan.state in NOT_BEGUN
     return console.get_console(request).page(
         request,
         "plan-preview.html" if undecided else "plan.html",
@@ -288,7 +277,9 @@ def _render_plan(
         plan_view=plan_view,
         preview=preview_plan(plan, found.gone),
         queued=_count_queued(console.get_console(request), plan),
-        earlier=() if undecided else _list_earlier_runs(request, plan),
+        earlier=()
+        if undecided
+        else desk.lists(console.get_masks(request)).plans(desk.plans.earlier(plan.id, SHOWN_RUNS)),
         differences=_list_first_changes(request, plan) if plan.counts.edits else (),
         is_planner=is_planner(plan, who.name),
         canary=plan.what in SENDS and plan.counts.letters > CANARY_ABOVE,

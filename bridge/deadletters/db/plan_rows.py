@@ -88,6 +88,14 @@ def read_latest_plans(
     return _read_plans(connection, query if before is None else query.where(plans.c.id < before), over)
 
 
+def read_earlier_runs(connection: Connection, id_: int, count: int, over: OverPlans | None = None) -> list[BulkPlan]:
+    """Return the plans before one that were begun, with the same action and selection, newest first."""
+    its = plans.alias("its")
+    same = (plans.c.id < its.c.id, plans.c.what == its.c.what, plans.c.asked == its.c.asked)
+    query = select(plans).join(its, and_(*same)).where(its.c.id == id_, plans.c.began_at.is_not(None))
+    return _read_plans(connection, query.order_by(plans.c.id.desc()).limit(count), over)
+
+
 def read_applying_plans(connection: Connection, *, counts: bool = True) -> list[BulkPlan]:
     """Return the plans that are being applied, newest first.
 

@@ -194,6 +194,11 @@ class PlanService:
         with self.database.reading() as connection:
             return plan_rows.read_latest_plans(connection, count, before, self.over)
 
+    def earlier(self, id_: int, count: int) -> list[BulkPlan]:
+        """Return the earlier runs of a plan's action and selection, newest first."""
+        with self.database.reading() as connection:
+            return plan_rows.read_earlier_runs(connection, id_, count, self.over)
+
     def applying(self, *, counts: bool = True) -> list[BulkPlan]:
         """Return the plans that are being applied, newest first.
 
