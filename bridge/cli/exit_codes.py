@@ -150,6 +150,12 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         NOT_FOUND: _NOT_ASKED,
         BAD: "handlers would refuse some values",
     },
+    "deadletters shadow": {
+        OK: "every letter would pass, or there is none",
+        FAULTS: "the filter or the plan is wrong",
+        NOT_FOUND: _NOT_ASKED,
+        BAD: "letters would fail, or could not be judged",
+    },
     "deadletters import": {
         OK: "the letters are in the database",
         FAULTS: "a line was refused, or a file ends too early: all other letters are imported",

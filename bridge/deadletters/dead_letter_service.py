@@ -18,6 +18,7 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.plan_rows import OverPlans
 from bridge.deadletters.db.row_scope import RowScope
 from bridge.deadletters.editing.letter_edit import LetterEditor
+from bridge.deadletters.editing.shadow_replay import ShadowReplay
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.inspection.group_details import GroupCauses, GroupDetails, GroupVersions
 from bridge.deadletters.inspection.letter_file import LetterTransfers
@@ -178,6 +179,11 @@ class DeadLetterService:
     def mending(self) -> LetterEditor:
         """Return the editor of values, with patches and checks."""
         return LetterEditor(self.app, self.database)
+
+    @property
+    def shadows(self) -> ShadowReplay:
+        """Return the shadow replays of letters."""
+        return ShadowReplay(self.app, self.settings, self.database)
 
     def editing(self, masks: LetterMasks) -> MaskedEditor:
         """Return the editor for a role that does not see all fields."""

@@ -9,8 +9,10 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
+
+from bridge.formats.inherited_connections import find_django_connections, find_engines, leave_connections
 
 Tell = Callable[[Any], None]
 
@@ -26,7 +28,7 @@ class ForkedRunner:
         if not hasattr(os, "fork"):
             raise RuntimeError("crash_everywhere forks processes, which this system cannot: run it on Linux or macOS.")
         self._seconds = seconds
-        self._engines = _find_engines()
+        self._engines = find_engines()
         _refuse_django_transaction()
 
     def run(self, work: Callable[[Tell], None]) -> list[Any]:
@@ -67,7 +69,7 @@ class ForkedRunner:
                 os.write(writer, json.dumps(said).encode() + b"\n")
 
             try:
-                self._leave_connections()
+                leave_connections(self._engines)
                 work(tell)
             except BaseException:
                 tell({"fault": traceback.format_exc()})
@@ -87,36 +89,10 @@ class ForkedRunner:
                 return [json.loads(line) for line in read.splitlines() if line]
             read += part
 
-    def _leave_connections(self) -> None:
-        """Leave the test's database connections to the test: two processes must not share one."""
-        for engine in self._engines:
-            engine.dispose(close=False)
-        django = sys.modules.get("django.db")
-        if django is not None:
-            for connection in _find_django_connections(django):
-                connection.connection = None
-
-
-def _find_engines() -> Sequence[Any]:
-    engine = getattr(sys.modules.get("sqlalchemy"), "Engine", None)
-    if engine is None:
-        return ()
-    with warnings.catch_warnings():
-        # Some objects warn when they are asked for their class.
-        warnings.simplefilter("ignore")
-        return [each for each in gc.get_objects() if issubclass(type(each), engine)]
-
-
-def _find_django_connections(django: Any) -> Sequence[Any]:
-    conf = sys.modules.get("django.conf")
-    if conf is None or not conf.settings.configured:
-        return ()
-    return [*django.connections.all(initialized_only=True)]
-
 
 def _refuse_django_transaction() -> None:
     django = sys.modules.get("django.db")
-    if django is not None and any(each.in_atomic_block for each in _find_django_connections(django)):
+    if django is not None and any(each.in_atomic_block for each in find_django_connections(django)):
         raise RuntimeError(
             "crash_everywhere: the test holds a transaction of Django's, which another process does not see: use "
             "TransactionTestCase, or @pytest.mark.django_db(transaction=True)."

@@ -21,6 +21,7 @@ from bridge.cli.deadletters.letter_commands import (
 from bridge.cli.deadletters.plan_commands import plans
 from bridge.cli.deadletters.replay_commands import archive, check, discard, edit, reopen, replay, resolve
 from bridge.cli.deadletters.service_commands import migrate, record, serve
+from bridge.cli.deadletters.shadow_command import shadow
 from bridge.cli.deadletters.transfer_commands import export, import_letters
 from bridge.cli.deadletters.user_commands import users
 from bridge.cli.deadletters.webhook_commands import webhooks
@@ -37,6 +38,7 @@ DEADLETTERS_COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "resolve": resolve,
     "edit": edit,
     "check": check,
+    "shadow": shadow,
     "discard": discard,
     "note": note,
     "archive": archive,

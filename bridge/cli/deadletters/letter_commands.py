@@ -219,7 +219,7 @@ def show(
 
 def _print_test(desk: "DeadLetterService", letter: LetterView) -> None:
     """Print the test of a letter; on stderr, whether its failure was reproduced."""
-    from bridge.deadletters.editing.handler_sandbox import is_sealed_by_kernel
+    from bridge.deadletters.editing.system_call_filter import is_sealed_by_kernel
     from bridge.deadletters.masking.letter_mask import LetterMasks
     from bridge.deadletters.masking.letter_test import make_letter_test
     from bridge.settings.masked_fields import read_mask_rules

@@ -103,8 +103,11 @@ class LetterNotes:
             for id_ in dict.fromkeys(ids):
                 audit_rows.write_entry(connection, at, by, "note", said, letter_id=id_, letter=names[id_])
 
-    def on_group(self, id_: int, said: str, by: str) -> None:
+    def on_group(self, id_: int, said: str, by: str, what: str = "note") -> None:
         """Add a note to a group; it is shown with each of its letters.
+
+        Parameters:
+            what: "note", or "shadow": the result of a shadow replay.
 
         Raises:
             NoSuchGroup: there is no such group.
@@ -113,7 +116,7 @@ class LetterNotes:
             if not letter_rows.is_group_there(connection, id_):
                 raise NoSuchGroup(f"There is no group {id_}: nothing was noted.")
             row_scope.require_own_group(connection, id_)
-            audit_rows.write_entry(connection, sql.read_clock(connection), by, "note", said, group_id=id_)
+            audit_rows.write_entry(connection, sql.read_clock(connection), by, what, said, group_id=id_)
 
     def of_group(self, id_: int) -> list[LetterAct]:
         """Return the notes on a group and the actions on it, oldest first."""

@@ -91,7 +91,7 @@ class _LetterTestMaker:
         self._begun = time.monotonic()
 
     def make(self) -> LetterTest:
-        it, original = self._letter.listed, self._original()
+        it, original = self._letter.listed, self._letter.to_message()
         why_not = self._why_not_run() or self._why_not_reproduced(original)
         message: Message | None = self._mask_plainly(original)
         if not why_not:
@@ -109,19 +109,6 @@ class _LetterTestMaker:
             self._masked(),
             self._sandbox.runs,
             time.monotonic() - self._begun,
-        )
-
-    def _original(self) -> Message:
-        it = self._letter.listed
-        return Message(
-            it.topic,
-            it.partition,
-            it.offset,
-            key=it.key,
-            value=self._letter.in_kafka,
-            headers=self._letter.headers,
-            timestamp=self._letter.timestamp,
-            delivery=it.name,
         )
 
     def _masked(self) -> tuple[str, ...]:
@@ -238,7 +225,7 @@ class _LetterTestMaker:
         if message is None:
             yield "# The value is not here: see the reason of the skip."
         yield from _write_value(message.value if message is not None else None)
-        bare = replace(self._original(), key=None, headers=())
+        bare = replace(self._letter.to_message(), key=None, headers=())
         yield f"RECORD = Message({', '.join(_list_arguments(message or bare))})"
         yield ""
         yield ""

@@ -9,7 +9,7 @@ from bridge.deadletters.model.letter_filter import LetterCursor
 from bridge.deadletters.model.letter_parser import OURS
 from bridge.deadletters.model.stored_letter import LetterStatus, name_delivery
 from bridge.formats.attempt_history import LOST, AttemptNote, History
-from bridge.formats.delivery import Attempts, Headers
+from bridge.formats.delivery import Attempts, Headers, Message
 from bridge.formats.text_forms import format_count, format_time
 from bridge.formats.trace_context import find_trace_id
 
@@ -203,6 +203,22 @@ class LetterView:
     def in_kafka(self) -> bytes | None:
         """Return the value byte for byte."""
         return self.value if self.encoded is None else self.encoded
+
+    def to_message(self) -> Message:
+        """Return the message as a handler would get it from a replay."""
+        it = self.listed
+        return Message(
+            it.topic,
+            it.partition,
+            it.offset,
+            key=it.key,
+            value=self.in_kafka,
+            headers=self.headers,
+            timestamp=self.timestamp,
+            attempt=it.runs + 1,
+            attempts=self.attempts.plus(replayed=1),
+            delivery=it.name,
+        )
 
     @property
     def trace_id(self) -> str:
