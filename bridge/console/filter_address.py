@@ -7,10 +7,12 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from bridge.deadletters.model.filter_syntax import FLAG, parse_number
+from bridge.deadletters.model.filter_syntax import FLAG, HEADERS, VALUE_FIELDS, parse_number, write_header_value
 from bridge.deadletters.model.letter_filter import FILTER_FIELDS, LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.model.trait_comparison import LetterTrait
 from bridge.errors import FilterFault
+from bridge.formats.text_forms import write_octets
 
 #: The choice that does not restrict a list, and the fields that have it.
 ANY: Final = "any"
@@ -32,6 +34,35 @@ def read_filter(query: QueryParams) -> LetterFilter:
     """
     texts = {word: [text for text in query.getlist(word) if text and not _is_any(word, text)] for word in _OPTIONS}
     return LetterFilter.parse(texts, time.time())
+
+
+#: The fields that an address may also name with a dot: `value.order.currency=EUR` is `value=order.currency=EUR`.
+_DOTTED: Final = frozenset(field.word for field in FILTER_FIELDS if field.type in (HEADERS, VALUE_FIELDS))
+
+
+def spell_dotted_fields(query: QueryParams) -> QueryParams:
+    """Return an address with `value.order.currency=EUR` and `header.tenant=blue` as parameters of the filter."""
+    found = []
+    for name, text in query.multi_items():
+        word, dot, rest = name.partition(".")
+        found.append((word, f"{rest}={text}") if dot and word in _DOTTED else (name, text))
+    return QueryParams(found)
+
+
+def address_trait(group: int, trait: LetterTrait) -> str | None:
+    """Return the address of a group's open letters that have a trait; `None`: no filter means it."""
+    if trait.says is None or "=" in trait.name:
+        return None
+    match trait.what:
+        case "key" if trait.says:
+            given = {"key": write_octets(trait.says.encode())}
+        case "header" if trait.name and trait.says:
+            given = {"header": f"{trait.name}={write_header_value(trait.says)}"}
+        case "field" if all(trait.name.split(".")):
+            given = {"value": f"{trait.name}={trait.says}"}
+        case _:
+            return None
+    return build_address("/letters", QueryParams(), group=str(group), status="open", **given)
 
 
 def _is_any(word: str, value: str) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, insert
 
@@ -45,6 +45,12 @@ MESSAGES: Final = (
     "card declined by bank 4711",
 )
 VALUES: Final = (b'{"id": 4711, "name": "Zo\xc3\xab"}', b"\x00card", b"\xff\xfe", None, "naïve ﬁne".encode())
+#: Fields of values, each with the positions in `VALUES` of those that have it.
+VALUE_FIELDS: Final[dict[tuple[str, str], frozenset[int]]] = {
+    ("id", "4711"): frozenset({0}),
+    ("name", "Zoë"): frozenset({0}),
+    ("id", "1"): frozenset(),
+}
 CAUSES: Final = ("unknown", "1f0c2b3a4d5e", "other")
 TEXTS: Final = ("card", "Card DECLINED", "4711", "überweisung", "zoë", "fine", "timed host", "blue", "nowhere", "1")
 
@@ -66,6 +72,7 @@ class Made:
     status: LetterStatus
     key: bytes | None
     headers: Headers
+    value: bytes | None
     words: frozenset[str]
     failed_at: int
     runs: int
@@ -99,7 +106,7 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
     kind_id = rows.kind(connection, **kind)
     made = {"key": key, "key_digest": key_digest(key), "headers": pack_headers(headers), "error_message": message}
     runs, plans = 1 + offset % 5, frozenset(plan for plan in PLANS if offset % plan == 0)
-    id_ = rows.letter(connection, kind_id, offset, status, value=value, failed_at=failed_at, runs=runs, **made)
+    id_ = rows.letter(connection, kind_id, offset, status, failed_at=failed_at, runs=runs, **_valued(value), **made)
     for plan in plans:
         item = {"plan_id": plan, "position": offset, "letter_id": id_, "state": "done"}
         connection.execute(insert(tables.items).values(item))
@@ -123,12 +130,17 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
         status,
         key,
         headers,
+        value,
         frozenset(found),
         failed_at,
         runs,
         died_again,
         plans,
     )
+
+
+def _valued(value: bytes | None) -> dict[str, Any]:
+    return {"value": value, "value_size": -1 if value is None else len(value)}
 
 
 def meant(asked: LetterFilter, letters: list[Made]) -> list[int]:
@@ -155,6 +167,7 @@ def _fits(asked: LetterFilter, letter: Made) -> bool:
         and (not asked.exceptions or any(_named(letter.exception, name) for name in asked.exceptions))
         and (asked.key is None or asked.key == letter.key)
         and all((name, value.encode()) in letter.headers for name, value in asked.headers)
+        and all(letter.value in [VALUES[at] for at in VALUE_FIELDS[field]] for field in asked.values)
         and set(search_words.split_words(asked.text)) <= letter.words
         and (asked.since is None or letter.failed_at >= asked.since)
         and (asked.until is None or letter.failed_at < asked.until)

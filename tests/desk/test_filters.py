@@ -41,6 +41,7 @@ filters = st.builds(
     text=st.sampled_from(["", "declined", "card declined"]),
     key=st.none() | st.binary(max_size=6),
     headers=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
+    values=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
     since=st.none() | st.integers(0, 1_000),
     until=st.none() | st.integers(1_001, 2_000),
     plans=numbers,
@@ -71,9 +72,11 @@ def test_a_filter_may_name_as_many_letters_and_values_as_the_database_takes():
         (LetterFilter(ids=(7,)), "letter 7", "letter 7"),
         (LetterFilter(ids=(7, 9)), "2 letters, chosen one by one", "2 letters, chosen one by one"),
         (
-            LetterFilter(handlers=("charge",), text="Zoe", key=b"Zoe", headers=(("name", "Zoe"),)),
+            LetterFilter(
+                handlers=("charge",), text="Zoe", key=b"Zoe", headers=(("name", "Zoe"),), values=(("name", "Zoe"),)
+            ),
             None,
-            "handler charge, words, a key, headers",
+            "handler charge, words, a key, headers, fields of the value",
         ),
     ],
 )
@@ -98,6 +101,7 @@ def test_a_filter_of_nothing_is_empty_json():
         ({"text": "--- !"}, "no word"),
         ({"since": 5, "until": 5}, "`since` must be earlier"),
         ({"handlers": ["a\0b"]}, "a character that the database cannot store"),
+        ({"values": [["a", "\ud800"]]}, "a character that the database cannot store"),
         ({"origins": ["\ud800"]}, "a character that the database cannot store"),
         ({"ids": [0] * (MOST_IDS + 1)}, "one by one"),
     ],
@@ -199,3 +203,18 @@ def test_a_status_that_is_none_is_told_which_there_are():
     assert filter_syntax.parse_statuses(["Open", "archived"]) == (LetterStatus.OPEN, LetterStatus.ARCHIVED)
     with pytest.raises(FilterFault, match="open, replaying, resolved, discarded, archived"):
         filter_syntax.parse_statuses(["closed"])
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [("order.currency=EUR", ("order.currency", "EUR")), ("n=", ("n", "")), ("formula=a=b", ("formula", "a=b"))],
+)
+def test_a_field_of_a_value_is_its_name_and_its_text(text, field):
+    assert filter_syntax.parse_value_field(text) == field
+    assert LetterFilter.parse({"value": [text]}, NOW).values == (field,)
+
+
+@pytest.mark.parametrize("text", ["", "=EUR", "order", "order..currency=EUR", ".order=1", "order.=1"])
+def test_what_is_no_field_of_a_value_is_told_how_to_write_one(text):
+    with pytest.raises(FilterFault, match=r"write order\.currency=EUR"):
+        filter_syntax.parse_value_field(text)

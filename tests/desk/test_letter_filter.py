@@ -73,6 +73,7 @@ def test_a_letter_is_accepted_where_the_database_finds_it(database):
         LetterFilter(statuses=(LetterStatus.OPEN,)),
         LetterFilter(plans=(1,)),
         LetterFilter(died_again=True),
+        LetterFilter(values=(("id", "1"),)),
     ],
 )
 def test_what_only_the_database_knows_is_refused_of_a_topic(asked):
@@ -85,6 +86,7 @@ def test_what_only_the_database_knows_is_refused_of_a_topic(asked):
     [
         ({"exceptions": tuple(map(str, range(101)))}, "101 values of exception"),
         ({"headers": tuple(("name", str(each)) for each in range(101))}, "101 values of header"),
+        ({"values": tuple((str(each), "") for each in range(101))}, "101 values of value"),
         ({"text": " ".join(map(str, range(101)))}, "101 words"),
     ],
 )

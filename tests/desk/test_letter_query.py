@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from bridge.deadletters.db import letter_query
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.value_search import find_among
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterCursor, LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
@@ -44,6 +45,7 @@ def filters(draw: st.DrawFn) -> LetterFilter:
         text=draw(st.sampled_from(model.TEXTS)) if draw(seldom) else "",
         key=draw(st.sampled_from(model.KEYS)) if draw(seldom) else None,
         headers=tuple(draw(st.lists(headers, max_size=2))) if draw(seldom) else (),
+        values=tuple(draw(st.lists(st.sampled_from([*model.VALUE_FIELDS]), max_size=2))) if draw(seldom) else (),
         since=since,
         until=until,
         plans=tuple(draw(st.lists(st.sampled_from((*model.PLANS, 9)), max_size=2))) if draw(seldom) else (),
@@ -108,8 +110,9 @@ def agree(world: World, asked: LetterFilter, limit: int) -> None:
     expected = model.meant(asked, world.letters)
     letters = LetterLookup(world.database)
     assert every_page(letters, asked, limit) == expected
+    among = find_among(world.database, asked)
     with world.database.reading() as connection:
-        assert {row.id for row in connection.execute(select_matching_letters(asked))} == set(expected)
+        assert {row.id for row in connection.execute(select_matching_letters(asked, among))} == set(expected)
     counted = letters.count(asked)
     assert counted.number == len(expected) if counted.exact else counted.number <= len(expected)
 

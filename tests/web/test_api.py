@@ -116,7 +116,7 @@ def test_a_filter_is_that_of_the_command(program, record):
         "exact": True,
         "among": None,
     }
-    assert program.get("/letters?status=resolved").json() == {"items": [], "next": None}
+    assert program.get("/letters?status=resolved").json() == {"items": [], "next": None, "unread": 0}
 
 
 def test_a_count_says_among_how_many_of_the_newest_letters_it_counted(program, record, monkeypatch):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import unescape
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event, update
@@ -14,13 +15,18 @@ from bridge.console.console import Console
 from bridge.console.pages import charts
 from bridge.console.pages import groups_page as pages
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import kind_rows
+from bridge.deadletters.db import kind_rows, search_index
 from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.inspection.group_details import count_workers_by_version
+from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
 from bridge.deadletters.model.bulk_plan import PlanItemState
+from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.failure_growth import HOUR
-from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.model.search_words import find_letter_words
+from bridge.deadletters.model.stored_letter import LetterStatus, pack_headers
+from bridge.deadletters.model.trait_comparison import LetterTrait
+from bridge.settings.masked_fields import read_mask_rules
 from tests.desk import rows
 from tests.desk.test_unknown_outcomes import sent
 from tests.web.signed_in_console import HANDLER, Person, desk_of
@@ -444,3 +450,32 @@ def test_a_groups_page_has_its_last_message_and_what_they_have_in_common_when_so
     assert re.search(r'data-l="Value"><bdi>&lt;img.*?data-l="Of these">10 <span class="sub">76.9 %', common)
     assert ann.get("/groups/999/common").status_code == 404
     assert "There is no open letter" in ann.get(f"/groups/{groups[1]}/common").text
+
+
+def test_a_trait_links_to_the_open_letters_that_have_it_unless_a_role_may_not_search_by_it(console, ann, groups):
+    headers = pack_headers([("tenant", b"blue")])
+    with console.desk.database.writing() as connection:
+        kind_id = rows.kind(connection, HANDLER, error_class="bank.Declined", version="1")
+        for offset in range(50, 60):
+            value = b'{"order": {"currency": "EUR"}}'
+            said: dict[str, Any] = {"value": value, "value_size": len(value), "headers": headers}
+            said |= {"key": b"4711", "key_digest": key_digest(b"4711"), "failed_at": console.clock() + offset}
+            id_ = rows.letter(connection, kind_id, offset, **said)
+            search_index.index_letters(connection, [(id_, find_letter_words("", None, (("tenant", b"blue"),), None))])
+    page = ann.get(f"/groups/{groups[0]}/common").text
+    links = [unescape(link) for link in re.findall(r'data-l="Value"><a href="([^"]*)"', page)]
+    of_group = f"/letters?group={groups[0]}&status=open"
+    for trait in ("value=order.currency%3DEUR", "header=tenant%3Dblue", "key=4711"):
+        assert f"{of_group}&{trait}" in links, trait
+        assert "10 letters match" in ann.get(f"{of_group}&{trait}").text, trait
+
+
+def test_a_trait_that_a_role_may_not_search_by_is_no_link():
+    masks = LetterMasks(read_mask_rules("refunds: order.currency"))
+    trait = LetterTrait("field", "order.currency", "EUR", 3, 3, 0, 3)
+    assert pages.address_group_trait(7, trait, masks) is None
+    assert pages.address_group_trait(7, trait, NO_MASKS) == "/letters?group=7&status=open&value=order.currency%3DEUR"
+    for strange in ("a=b", "a..b", ""):
+        assert pages.address_group_trait(7, trait._replace(name=strange), NO_MASKS) is None
+    assert pages.address_group_trait(7, trait._replace(says=None), NO_MASKS) is None
+    assert pages.address_group_trait(7, trait._replace(what="partition", name="orders"), NO_MASKS) is None

@@ -15,10 +15,11 @@ from bridge.console import filter_address, template_filters
 from bridge.console.api.schemas import letters_schema
 from bridge.console.pages import letters_page
 from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.db import plan_item_rows
 from bridge.deadletters.db.filter_sql import build_letter_conditions
 from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
 from bridge.deadletters.model.bulk_plan import PlanKind
-from bridge.deadletters.model.filter_syntax import FLAG, HEADERS, SINCE, UNTIL
+from bridge.deadletters.model.filter_syntax import FLAG, HEADERS, SINCE, UNTIL, VALUE_FIELDS
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, FILTER_FIELDS, LetterFilter
 from bridge.errors import FilterFault
 from bridge.settings.masked_fields import read_mask_rules
@@ -35,7 +36,7 @@ PATHS = {
 
 
 #: Texts for fields of which "7" is none.
-SAMPLES = {FLAG: "yes", HEADERS: "a=7", SINCE: "2h", UNTIL: "2h"}
+SAMPLES = {FLAG: "yes", HEADERS: "a=7", VALUE_FIELDS: "a=7", SINCE: "2h", UNTIL: "2h"}
 
 
 def records(page):
@@ -381,7 +382,7 @@ def test_each_field_of_the_table_is_an_option_a_parameter_an_input_json_and_a_co
     text = field.choices[0] if field.choices else SAMPLES.get(field.type, "7")
     asked = LetterFilter(**{field.name: field.type.parse([text], 1e9)})
     assert LetterFilter.from_data(asked.to_data()) == asked != ALL_LETTERS
-    assert build_letter_conditions(asked)
+    assert build_letter_conditions(asked, among=[1] if asked.values else None)
     assert f'name="{field.word}"' in browser().get("/letters").text
     assert field.word.replace("-", "_") in letters_schema.Filter.model_fields
 
@@ -409,3 +410,40 @@ def test_each_value_of_a_filter_is_taken_off_by_itself_and_times_are_a_click(bro
     assert '<a href="/letters?handler=shop.charge&amp;handler=shop.other&amp;since=24h">24 h</a>' in page
     assert re.search(r'since=1h" aria-current="true">1 h</a>', page)
     assert '<a href="/letters?handler=shop.charge&amp;handler=shop.other">any time</a>' in page
+
+
+def test_an_address_names_a_field_of_the_value_and_a_header_with_a_dot(browser, record):
+    values = [b'{"order": {"currency": "%s"}}' % each for each in (b"EUR", b"CHF", b"EUR")]
+    record(*(letter(at, value=value, headers=(("tenant", b"%d" % at),)) for at, value in enumerate(values)))
+    client = browser()
+    found = client.get("/letters?value.order.currency=EUR").text
+    assert "2 letters match" in found
+    assert "orders-0-1" not in found
+    assert "Field of the value, name=text <b>" in found
+    assert '<input type="hidden" name="value" value="order.currency=EUR">' in found
+    assert "bridge deadletters list --value order.currency=EUR --status open" in unescape(found)
+    assert "1 letter matches" in client.get("/letters?value.order.currency=EUR&header.tenant=2").text
+
+
+def test_a_plan_of_a_value_s_field_has_the_letters_that_the_list_shows(browser, record, desk):
+    record(*(letter(at, value=b'{"ok": %s}' % (b"true", b"false")[at % 2]) for at in range(6)))
+    client = browser()
+    assert "3 letters match" in client.get("/letters?value.ok=true").text
+    said = {"token": client.token, "what": "archive", "scope": "filter", "value": "ok=true", "status": "open"}
+    assert client.post("/plans/new", data=said).status_code == 303
+    (plan,) = desk.plans.latest()
+    assert (plan.counts.letters, plan.asked["values"]) == (3, [["ok", "true"]])
+    with desk.database.reading() as connection:
+        taken = {item.letter_id for item in plan_item_rows.read_items(connection, plan.id, 0, 9)}
+    assert taken == {each.id for each in desk.letters.each(LetterFilter(values=(("ok", "true"),)))}
+    assert "value ok=true" in client.get(f"/plans/{plan.id}").text
+
+
+def test_a_letter_that_cannot_be_searched_by_value_is_said_to_be_left_out(browser, record):
+    record(letter(0, value=b'{"ok": true, "text": "' + b"x" * 70_000 + b'"}'), letter(1, value=b'{"ok": true}'))
+    client = browser()
+    assert "1 letter was not searched: its value is larger than 64 KiB" in client.get("/letters?value.ok=true").text
+    said = {"token": client.token, "what": "archive", "scope": "filter", "value": "ok=true"}
+    refused = client.post("/plans/new", data=said)
+    assert refused.status_code == 400
+    assert "1 of these 2 letters cannot be searched by value" in refused.text

@@ -437,11 +437,22 @@ def test_a_program_s_token_sees_nothing_more_while_its_owner_has_unmasked(masked
     assert EMAIL not in program.get("/letters/1").text
 
 
-@pytest.mark.parametrize("query", ["text=zebra", "text=nothing", "key=x", "header=x-token=1"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "text=zebra",
+        "text=nothing",
+        "key=x",
+        "header=x-token=1",
+        "value=card=1",
+        "value=buyer.email=a",
+        "value=a.CARD=1",
+    ],
+)
 def test_a_program_s_filter_does_not_tell_what_is_masked(masked, query):
     program = Program(masked(Role.OPERATOR), Role.OPERATOR)
     name, _, value = query.partition("=")
-    asked = {name: [value] if name == "header" else value}
+    asked = {name: [value] if name in ("header", "value") else value}
     answers = [
         program.get(f"/letters?{query}"),
         program.get(f"/letters/count?{query}"),
@@ -556,7 +567,20 @@ def test_a_masked_letter_says_how_many_parts_are_and_is_no_file(masked):
     assert "cannot be parsed for its masks" in browser.get("/letters/2").text
 
 
-@pytest.mark.parametrize("query", ["text=zebra", "text=nothing", "key=x", "header=x-token=1", "header=X-TOKEN=1"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "text=zebra",
+        "text=nothing",
+        "key=x",
+        "header=x-token=1",
+        "header=X-TOKEN=1",
+        "value=card=1",
+        "value=buyer.email=a",
+        "value=buyer.email.host=a",
+        "value=cards.Card.digits=1",
+    ],
+)
 def test_a_filter_does_not_tell_what_is_masked(masked, query):
     browser = masked(Role.OPERATOR)
     answer = browser.get(f"/letters?{query}")

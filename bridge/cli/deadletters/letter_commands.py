@@ -26,7 +26,8 @@ from bridge.cli.deadletters.filter_options import with_filter_options
 from bridge.cli.deadletters.letter_printout import print_groups, print_letter
 from bridge.deadletters.inspection.topic_letters import LAST, fetch_letter_value, find_topic_letters, read_topic_letters
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
-from bridge.deadletters.model.letter_view import LetterView
+from bridge.deadletters.model.letter_view import LetterLine, LetterView
+from bridge.deadletters.model.value_match import describe_unread
 from bridge.errors import FilterFault, KafkaUnavailable, LedgerUnavailable, NoSuchLetter
 from bridge.handler_routes import Routes
 from bridge.inspection.record_search import find_sibling_deliveries, parse_coordinates
@@ -83,11 +84,15 @@ def list_letters(
     if from_topic:
         list_topic_letters(context, chosen, limit, topics or (), last, as_json)
         return
+    unread: list[int] = []
     with open_desk(context) as desk:
+        found = desk.letters.each(chosen, unread.append)
         if as_json:
-            print_json_list(each.to_data() for each in islice(desk.letters.each(chosen), limit or None))
+            print_json_list(each.to_data() for each in islice(found, limit or None))
         else:
-            _print_letters(desk, chosen, SHOWN_LETTERS if limit is None else limit)
+            _print_letters(desk, chosen, found, SHOWN_LETTERS if limit is None else limit)
+        if unread:
+            print_line(error_console, describe_unread(sum(unread)), "yellow")
         report_absent(desk, chosen)
         report_unrecorded(desk)
 
@@ -116,8 +121,8 @@ def list_topic_letters(
         print(f"{topic}-{partition} was looked through from offset {first} on (--last).", file=sys.stderr)
 
 
-def _print_letters(desk: "DeadLetterService", chosen: LetterFilter, limit: int) -> None:
-    found = list(islice(desk.letters.each(chosen), limit or None))
+def _print_letters(desk: "DeadLetterService", chosen: LetterFilter, letters: Iterable[LetterLine], limit: int) -> None:
+    found = list(islice(letters, limit or None))
     letter_printout.print_letters(console, found)
     if not found:
         print_line(console, "no dead letter matches")

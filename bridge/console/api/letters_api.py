@@ -36,7 +36,7 @@ def list_letters(asked: ApiRequest, query: shapes.LettersQuery) -> shapes.Page:
     before = None if query.cursor is None else LetterCursor.read(api_operation.read_cursor(_LIST, query.cursor))
     page = asked.desk.letters.page(asked.masks.check(letter_json.read_body_filter(query)), query.limit, before)
     following = None if page.next is None else api_operation.write_cursor(_LIST, page.next)
-    return shapes.Page(items=letter_json.write_letter_lines(asked, page.letters), next=following)
+    return shapes.Page(items=letter_json.write_letter_lines(asked, page.letters), next=following, unread=page.unread)
 
 
 @operations.declare("GET /letters/count", may.VIEW, "countLetters", scope=ScopeRule.NARROWED)

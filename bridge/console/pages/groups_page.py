@@ -24,8 +24,10 @@ from bridge.deadletters.inspection.failure_groups import (
     explain_group_change,
 )
 from bridge.deadletters.inspection.group_details import MainCauses, replace_newest_letters
+from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.model.trait_comparison import LetterTrait
 from bridge.errors import FilterFault, GroupChanged, NoSuchGroup
 
 #: The groups of a page.
@@ -172,7 +174,18 @@ def show_common(request: Request) -> Response:
     group = here.desk.groups.one(request.path_params["id"])
     masks = console.get_masks(request)
     found = here.desk.common(masks).find_traits(group, here.desk.handled)
-    return here.page(request, "common-traits.html", group=group, found=found, masked=bool(masks))
+    links = [address_group_trait(group.id, trait, masks) for trait in found.traits]
+    return here.page(request, "common-traits.html", group=group, found=found, links=links, masked=bool(masks))
+
+
+def address_group_trait(group: int, trait: LetterTrait, masks: LetterMasks) -> str | None:
+    """Return the address of the letters with a trait; `None`: no filter means it, or the role may not search by it."""
+    address = filter_address.address_trait(group, trait)
+    try:
+        masks.check(filter_address.read_filter(QueryParams((address or "").partition("?")[2])))
+    except FilterFault:
+        return None
+    return address
 
 
 def show_fixed_form(request: Request) -> Response:

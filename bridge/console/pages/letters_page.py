@@ -34,6 +34,7 @@ from bridge.deadletters.model.letter_view import (
 from bridge.deadletters.model.payload_view import find_quoted_text
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.model.traceback_parts import split_traceback
+from bridge.deadletters.model.value_match import describe_unread
 from bridge.errors import FilterFault, KafkaUnavailable
 from bridge.inspection.record_search import find_sibling_deliveries
 
@@ -47,7 +48,7 @@ MAX_NEW_LETTERS: Final = 100
 
 def list_letters(request: Request) -> Response:
     """List a page of letters, newest first; open ones only, if the address names no status."""
-    here, query = console.get_console(request), request.query_params
+    here, query = console.get_console(request), filter_address.spell_dotted_fields(request.query_params)
     try:
         chosen = console.get_masks(request).check(filter_address.read_filter(filter_address.add_open_status(query)))
     except FilterFault as error:
@@ -66,6 +67,7 @@ def list_letters(request: Request) -> Response:
         not_recorded=here.recorders().said(),
         letters=here.desk.lists(console.get_masks(request)).lines(page.letters),
         count=here.desk.letters.count(chosen),
+        unread=describe_unread(page.unread) if page.unread else "",
         given=chosen,
         fields=filter_address.list_filter_fields(filter_address.add_open_status(query)),
         chips=filter_address.list_filter_chips("/letters", filter_address.add_open_status(query)),

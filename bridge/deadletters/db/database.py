@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.engine import URL
@@ -31,6 +31,9 @@ from bridge.errors import (
 )
 
 __all__ = ["Connection", "Database", "explain_error", "remember_fact"]
+
+#: The execution option of connections with the codec that reads values for people.
+PAYLOADS_OPTION: Final = "desk_payloads"
 
 #: Classes of SQLSTATE for values that are refused: data, constraints, limits of the database.
 _REFUSALS: Final = ("22", "23", "54")
@@ -180,8 +183,10 @@ class Database:
             return before, str(schema_migration.read_step(connection))
 
     @property
-    def _scope_options(self) -> dict[str, RowScope]:
-        return {} if self._scope is None else {SCOPE_OPTION: self._scope}
+    def _options(self) -> dict[str, Any]:
+        """Return the execution options of its connections."""
+        scope = {} if self._scope is None else {SCOPE_OPTION: self._scope}
+        return {PAYLOADS_OPTION: self.payloads, **scope}
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -191,7 +196,7 @@ class Database:
             DeskUnavailable: the database did not answer.
         """
         with self._explained("read"), self._engine.connect() as connection:
-            connection = connection.execution_options(desk_writes=False, **self._scope_options)
+            connection = connection.execution_options(desk_writes=False, **self._options)
             with connection.begin():
                 yield connection
 
@@ -204,7 +209,7 @@ class Database:
             DeskRefused: the database refuses the values.
         """
         with self._explained("written"), self._engine.connect() as connection:
-            connection = connection.execution_options(desk_writes=True, desk_claim=self._claim, **self._scope_options)
+            connection = connection.execution_options(desk_writes=True, desk_claim=self._claim, **self._options)
             with connection.begin():
                 yield connection
 

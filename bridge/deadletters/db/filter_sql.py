@@ -42,18 +42,32 @@ from bridge.deadletters.model.stored_letter import pack_headers
 Condition = ColumnElement[bool]
 
 
-def select_matching_letters(filter_: LetterFilter) -> Select[tuple[int, int]]:
-    """Return the query of all letters of a filter, unordered: the id, and how often each has died."""
-    return select(letters.c.id, letters.c.failures).where(*build_letter_conditions(filter_))
+def select_matching_letters(filter_: LetterFilter, among: Sequence[int] | None = None) -> Select[tuple[int, int]]:
+    """Return the query of all letters of a filter, unordered: the id, and how often each has died.
+
+    Parameters:
+        among: as in `build_letter_conditions`.
+    """
+    return select(letters.c.id, letters.c.failures).where(*build_letter_conditions(filter_, among=among))
 
 
-def build_letter_conditions(filter_: LetterFilter, *, few: bool = False) -> list[Condition]:
+def build_letter_conditions(
+    filter_: LetterFilter, *, few: bool = False, among: Sequence[int] | None = None
+) -> list[Condition]:
     """Return the conditions of a filter on rows of `letters`.
 
     Parameters:
         few: whether ids or words leave few letters.
+        among: the letters that match by fields of values (`value_search.find_among`).
+
+    Raises:
+        ValueError: the filter has fields of values, and nobody has searched these: it would match too many letters.
     """
+    if filter_.values and among is None:
+        raise ValueError("A filter by fields of values is no condition of SQL: search the values first.")
+    few = few or among is not None
     found = [
+        *([] if among is None else [is_one_of(letters.c.id, among)]),
         *build_standing_conditions(filter_, few=few),
         *build_time_conditions(filter_, None, few=few),
         *build_content_conditions(filter_),

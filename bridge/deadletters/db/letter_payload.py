@@ -219,11 +219,18 @@ def read_letter_value(connection: Connection, id_: int) -> LetterValue | None:
     return None if row is None else _build_value(*row)
 
 
-def read_matching_values(connection: Connection, filter_: LetterFilter, after: int, limit: int) -> list[LetterValue]:
-    """Return the values of the next letters of a filter, by id."""
+def read_matching_values(
+    connection: Connection, filter_: LetterFilter, after: int, limit: int, among: Sequence[int] | None = None
+) -> list[LetterValue]:
+    """Return the values of the next letters of a filter, by id.
+
+    Parameters:
+        among: as in `filter_sql.build_letter_conditions`.
+    """
     # Not by the ids of all matches: they would be searched again for each page.
     next_ = select(letters.c.id).join(kinds, kinds.c.id == letters.c.kind_id)
-    next_ = next_.where(letters.c.id > after, *build_letter_conditions(filter_)).order_by(letters.c.id).limit(limit)
+    next_ = next_.where(letters.c.id > after, *build_letter_conditions(filter_, among=among))
+    next_ = next_.order_by(letters.c.id).limit(limit)
     ids = fit_in_memory(connection, [*connection.execute(next_).scalars()])
     return [*_read_values(connection, ids).values()]
 

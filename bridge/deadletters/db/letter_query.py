@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from bridge.deadletters.db import search_index
+from bridge.deadletters.db import search_index, value_search
 from bridge.deadletters.db.filter_sql import (
     build_content_conditions,
     build_kind_conditions,
@@ -171,10 +171,12 @@ class CursorPage(NamedTuple):
     Attributes:
         letters: newest first.
         next: the cursor of the next page; `None`: this is the last.
+        unread: how many candidates could not be searched by their values.
     """
 
     letters: list[LetterCursor]
     next: LetterCursor | None
+    unread: int = 0
 
 
 def find_letter_page(
@@ -185,6 +187,8 @@ def find_letter_page(
     Parameters:
         limit: most letters; a short page need not be the last.
     """
+    if filter_.values:
+        return look_through_newest(connection, filter_, limit, before)
     if filter_.ids:
         return _page_by_sorting(connection, filter_, limit, before)
     if filter_.words:
@@ -205,16 +209,17 @@ def look_through_newest(
         most: how many candidates are read; the first few first, which may be enough.
     """
     found: list[LetterCursor] = []
-    stride = limit + 1
+    stride, unread = limit + 1, 0
     while True:
         stride = min(stride, most)
         part = _keep_matching(
             connection, filter_, _find_candidates(connection, filter_, before, stride), limit - len(found), stride
         )
         found += part.letters
+        unread += part.unread
         most -= stride
         if part.next is None or not most or len(found) == limit:
-            return CursorPage(found, part.next)
+            return CursorPage(found, part.next, unread)
         before, stride = part.next, stride * FURTHER
 
 
@@ -283,10 +288,17 @@ def _keep_matching(
     if fit and (rest := [*build_standing_conditions(filter_, few=True), *build_content_conditions(filter_)]):
         some = select(letters.c.id).where(is_one_of(letters.c.id, sorted(fit)), *rest)
         fit = {*connection.execute(some).scalars()}
-    found = [each for each in seen if each.id in fit]
+    found, unread, following = [each for each in seen if each.id in fit], 0, seen[-1] if len(seen) == most else None
+    if filter_.values:
+        ids = [each.id for each in found]
+        matches = value_search.compare_values(connection, ids, filter_.values, value_search.PAGE_BYTES)
+        if matches.seen < len(found):
+            # The values are large: the next page begins behind the last that was compared.
+            following = found[matches.seen - 1]
+        found, unread = [each for each in found if each.id in matches.ids], matches.unread
     if len(found) > limit:
-        return CursorPage(found[:limit], found[limit - 1])
-    return CursorPage(found, seen[-1] if len(seen) == most else None)
+        return CursorPage(found[:limit], found[limit - 1], unread)
+    return CursorPage(found, following, unread)
 
 
 def _cut_page(found: list[LetterCursor], limit: int) -> CursorPage:
@@ -340,10 +352,11 @@ def count_letters(connection: Connection, filter_: LetterFilter) -> tuple[int, b
 
     An inexact number is a lower bound. The last is `None` if counting stopped because the number was large enough.
     """
-    if (found := _count_by_index(connection, filter_)) is not None:
+    if not filter_.values and (found := _count_by_index(connection, filter_)) is not None:
         return (*found, None)
     newest = look_through_newest(connection, filter_, MOST_LOOKED_THROUGH, most=MOST_LOOKED_THROUGH)
-    return len(newest.letters), newest.next is None, None if newest.next is None else MOST_LOOKED_THROUGH
+    is_exact = newest.next is None and not newest.unread
+    return len(newest.letters), is_exact, None if is_exact else MOST_LOOKED_THROUGH
 
 
 def _count_by_index(connection: Connection, filter_: LetterFilter) -> tuple[int, bool] | None:
@@ -368,10 +381,16 @@ def _count_by_index(connection: Connection, filter_: LetterFilter) -> tuple[int,
     return _count_rows(connection, select_by_status(filter_, plain))
 
 
-def weigh_letters(connection: Connection, filter_: LetterFilter, most: int) -> LetterWeight:
-    """Return the exact weight of a filter's letters, of at most `most` + 1 letters."""
+def weigh_letters(
+    connection: Connection, filter_: LetterFilter, most: int, among: Sequence[int] | None = None
+) -> LetterWeight:
+    """Return the exact weight of a filter's letters, of at most `most` + 1 letters.
+
+    Parameters:
+        among: as in `build_letter_conditions`.
+    """
     size = case((letters.c.value.is_(None), 0), else_=letters.c.value_size).label("size")
-    some = select(size).where(*build_letter_conditions(filter_)).limit(most + 1).subquery()
+    some = select(size).where(*build_letter_conditions(filter_, among=among)).limit(most + 1).subquery()
     counted = select(func.count(), func.coalesce(func.sum(some.c.size), 0))
     return LetterWeight(*map(int, connection.execute(counted).one()))
 

@@ -320,12 +320,18 @@ class FailingLetter(NamedTuple):
     failed_at: int
 
 
-def stream_failures(connection: Connection, filter_: LetterFilter) -> Iterator[FailingLetter]:
-    """Yield the letters of a filter, unordered."""
+def stream_failures(
+    connection: Connection, filter_: LetterFilter, among: Sequence[int] | None = None
+) -> Iterator[FailingLetter]:
+    """Yield the letters of a filter, unordered.
+
+    Parameters:
+        among: as in `filter_sql.build_letter_conditions`.
+    """
     columns = (kinds.c.group_id, kinds.c.error_class, kinds.c.reason)
     times = (letters.c.runs, letters.c.first_failed_at, letters.c.failed_at)
     found = (
-        select_matching_letters(filter_)
+        select_matching_letters(filter_, among)
         .with_only_columns(*columns, *times)
         .join(kinds, kinds.c.id == letters.c.kind_id)
     )

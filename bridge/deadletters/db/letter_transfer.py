@@ -130,9 +130,13 @@ def _with_traceback(row: ExportedLetter) -> ExportedLetter:
     return {**row, "traceback": restore_message(row["traceback"] or "", row["error_message"])}
 
 
-def find_letter_ids(connection: Connection, filter_: LetterFilter) -> Iterable[int]:
-    """Return the ids of a filter's letters, ascending."""
-    found = select_matching_letters(filter_).order_by(letters.c.id).execution_options(yield_per=10_000)
+def find_letter_ids(connection: Connection, filter_: LetterFilter, among: Sequence[int] | None = None) -> Iterable[int]:
+    """Return the ids of a filter's letters, ascending.
+
+    Parameters:
+        among: as in `filter_sql.build_letter_conditions`.
+    """
+    found = select_matching_letters(filter_, among).order_by(letters.c.id).execution_options(yield_per=10_000)
     return (row.id for row in connection.execute(found))
 
 

@@ -95,9 +95,13 @@ def count_letters_of_nowhere(connection: Connection, plan_id: int) -> dict[str, 
     return {row[0]: row[1] for row in rows}
 
 
-def count_replaying_letters(connection: Connection, filter_: LetterFilter) -> int:
-    """Return how many letters of a filter are replaying already."""
-    these = select_matching_letters(filter_).where(letters.c.status == LetterStatus.REPLAYING).subquery()
+def count_replaying_letters(connection: Connection, filter_: LetterFilter, among: Sequence[int] | None = None) -> int:
+    """Return how many letters of a filter are replaying already.
+
+    Parameters:
+        among: as in `filter_sql.build_letter_conditions`.
+    """
+    these = select_matching_letters(filter_, among).where(letters.c.status == LetterStatus.REPLAYING).subquery()
     return int(connection.execute(select(func.count()).select_from(these)).scalar_one())
 
 

@@ -2,7 +2,7 @@
 that sends it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.letter_payload import LetterValue, PlanEdit
 from bridge.deadletters.db.plan_item_rows import PlanItem
+from bridge.deadletters.db.value_search import find_among
 from bridge.deadletters.editing.handler_check import HandlerCheck, HandlerVerdict, ask_handler
 from bridge.deadletters.editing.json_patch import PatchRun, ValuePatch
 from bridge.deadletters.editing.value_diff import count_changes, diff_values
@@ -214,10 +215,12 @@ class LetterEditor:
         """
         chosen = filter_.only_open()
         said = {"filter": chosen.to_data(), "patch": patch.text}
+        among = find_among(self.database, chosen)
         with self.database.writing() as connection:
             plan_id, at = plan_rows.add_plan(connection, PlanKind.REPLAY, by, why, said, options)
             plan_rows.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.MAKING)
-            count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(chosen), canary=False)
+            these = select_matching_letters(chosen, among)
+            count = plan_item_rows.freeze_letters(connection, plan_id, these, canary=False)
             words = f"plan {plan_id}: to patch {letters_said(count)}" + (f": {why}" if why else "")
             audit_rows.write_entry(connection, at, by, "patch", words, plan_id=plan_id)
         done = PatchRun()
@@ -250,7 +253,8 @@ class LetterEditor:
         sent.
         """
         found, after = HandlerCheck(), 0
-        while some := self._after(filter_, after):
+        among = find_among(self.database, filter_)
+        while some := self._after(filter_, after, among):
             found.check_values(self.app, some)
             after = some[-1].id
         return found
@@ -347,9 +351,9 @@ class LetterEditor:
             raise EditRefused(f"Letter {letter_id}: {explain_lateness(standing, by)}: only what is open is sent back.")
         return self._read(letter), standing.failures
 
-    def _after(self, filter_: LetterFilter, after: int) -> list[LetterValue]:
+    def _after(self, filter_: LetterFilter, after: int, among: Sequence[int] | None) -> list[LetterValue]:
         with self.database.reading() as connection:
-            return letter_payload.read_matching_values(connection, filter_, after, AT_ONCE)
+            return letter_payload.read_matching_values(connection, filter_, after, AT_ONCE, among)
 
     def _of_plan(self, plan_id: int) -> Iterator[list[tuple[int, LetterValue]]]:
         after = 0

@@ -402,8 +402,8 @@ def _build_ranked_row(row: Any, grows: int, times: Mapping[int, tuple[int, int]]
 def _require_group_filter(filter_: LetterFilter) -> None:
     if filter_.ids or filter_.words or filter_.key is not None or filter_.until is not None or filter_.of_history:
         raise FilterFault(
-            "Groups are not found by ids, text, key, headers, until, plan, attempts or died again: these are of single "
-            "letters (list). A group of that number: --group."
+            "Groups are not found by ids, text, key, headers, value, until, plan, attempts or died again: these are of "
+            "single letters (list). A group of that number: --group."
         )
 
 

@@ -24,6 +24,7 @@ from bridge.deadletters.db.letter_transfer import (
     read_whole_letters,
     take_over_facts,
 )
+from bridge.deadletters.db.value_search import find_among
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter, describe_filter_for_audit
 from bridge.deadletters.model.stored_letter import pack_headers, unpack_headers
 from bridge.errors import DeskRefused, NoExport
@@ -200,10 +201,11 @@ class LetterTransfers:
             heard: called with the letters so far, and all.
             shown: masks a letter for the reader.
         """
+        among = find_among(self.database, filter_)
         with self.database.reading() as connection:
             # Positions first: letters that are recorded meanwhile are recorded again after an import.
             facts, positions = read_facts_and_positions(connection)
-            ids = array("q", find_letter_ids(connection, filter_))
+            ids = array("q", find_letter_ids(connection, filter_, among))
         with self.database.writing() as connection:
             words = f"{letters_said(len(ids))}: {describe_filter_for_audit(filter_)}"
             audit_rows.write_entry(connection, sql.read_clock(connection), by, "export", words)

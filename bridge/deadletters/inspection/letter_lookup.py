@@ -1,6 +1,6 @@
 """Dead letters by filter, by source record or by id, how many there are, and why a filter finds none."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Final
@@ -8,6 +8,7 @@ from typing import Any, Final
 from bridge.deadletters.db import audit_rows, letter_payload, letter_query, letter_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_query import LetterWeight
+from bridge.deadletters.db.value_search import find_among
 from bridge.deadletters.model.letter_filter import HIGHEST, LetterCursor, LetterFilter
 from bridge.deadletters.model.letter_view import (
     LetterAct,
@@ -40,7 +41,7 @@ class LetterLookup:
         with self.database.reading() as connection:
             found = letter_query.find_letter_page(connection, filter_, limit, before)
             rows = letter_rows.read_letter_lines(connection, [letter.id for letter in found.letters])
-        return LetterPage(tuple(map(_build_line, rows)), found.next)
+        return LetterPage(tuple(map(_build_line, rows)), found.next, found.unread)
 
     def newer(self, filter_: LetterFilter, limit: int, after: LetterCursor) -> LetterPage:
         """Return the letters of a filter just newer than a cursor, newest first; `next` continues to newer ones.
@@ -50,14 +51,20 @@ class LetterLookup:
         with self.database.reading() as connection:
             found = letter_query.find_newer_letters(connection, filter_, limit, after)
             rows = letter_rows.read_letter_lines(connection, [letter.id for letter in reversed(found.letters)])
-        return LetterPage(tuple(map(_build_line, rows)), found.next)
+        return LetterPage(tuple(map(_build_line, rows)), found.next, found.unread)
 
-    def each(self, filter_: LetterFilter) -> Iterator[LetterLine]:
-        """Yield all letters of a filter, newest first, page by page."""
+    def each(self, filter_: LetterFilter, unread: Callable[[int], None] = lambda count: None) -> Iterator[LetterLine]:
+        """Yield all letters of a filter, newest first, page by page.
+
+        Parameters:
+            unread: called with the number of letters of a page that could not be searched by value.
+        """
         before: LetterCursor | None = None
         while True:
             page = self.page(filter_, 200, before)
             yield from page.letters
+            if page.unread:
+                unread(page.unread)
             if page.next is None:
                 return
             before = page.next
@@ -71,8 +78,9 @@ class LetterLookup:
         """Return the exact number of a filter's letters and the bytes of their values, of at most `most` + 1
         letters.
         """
+        among = find_among(self.database, filter_)
         with self.database.reading() as connection:
-            return letter_query.weigh_letters(connection, filter_, most)
+            return letter_query.weigh_letters(connection, filter_, most, among)
 
     def one(self, id_: int) -> LetterView:
         """Return a letter in full.

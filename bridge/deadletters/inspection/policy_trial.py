@@ -18,6 +18,7 @@ from celery import Celery
 from bridge.deadletters.db import letter_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_rows import FailingLetter
+from bridge.deadletters.db.value_search import find_among
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
 from bridge.errors import BridgeError, KafkaUnavailable, LedgerUnavailable, PolicyRefused, UnknownHandler
 from bridge.formats.group_decision import find_changed_policies, read_option_values
@@ -236,9 +237,11 @@ class PolicyTrials:
         except BridgeError as error:
             raise PolicyRefused(str(error)) from None
         real = self._waits(policy).real
+        asked = replace(filter_, handlers=(handler,))
+        among = find_among(self.database, asked)
         with self.database.reading() as connection:
             gone = group_resolution_times(letter_rows.stream_resolutions(connection, handler))
-            letters = letter_rows.stream_failures(connection, replace(filter_, handlers=(handler,)))
+            letters = letter_rows.stream_failures(connection, asked, among)
             found = simulate_policy(
                 _count_heard(letters, heard), lambda error: changing.course(policy, error, real), gone
             )

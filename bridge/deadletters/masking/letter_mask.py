@@ -138,6 +138,8 @@ class LetterMasks:
             tests["key"] = lambda fields: fields.key
         if filter_.headers:
             tests["header"] = lambda fields: any(fields.has_header(name) for name, _ in filter_.headers)
+        if filter_.values:
+            tests["value"] = lambda fields: any(_hides_field(fields, name) for name, _ in filter_.values)
         for named, test in tests.items():
             if any(map(test, self._of(filter_.topics))):
                 raise FilterFault(
@@ -169,6 +171,12 @@ class LetterMasks:
     def _of(self, topics: Sequence[str]) -> Iterator[MaskedFields]:
         """Yield the masked fields of topics; without topics, of any."""
         return map(self.find_fields, topics) if topics else map(self.rules.of_rule, range(len(self.rules.rules)))
+
+
+def _hides_field(fields: MaskedFields, name: str) -> bool:
+    """Return whether a field is masked, or a part of a masked one: a match would tell of it."""
+    path = name.split(".")
+    return fields.value or any(fields.has(path[:depth]) for depth in range(1, len(path) + 1))
 
 
 #: Masks of a role that sees everything.

@@ -18,6 +18,7 @@ from bridge.deadletters.model import exact_json
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.model.trait_comparison import CommonTraits, TraitKind, TraitSet, TraitSide, find_common_traits
+from bridge.deadletters.model.value_match import write_scalar
 from bridge.deadletters.replay.handled_sample import HandledRecords, HandledSample
 from bridge.errors import NoJson
 from bridge.kafka.clients import Record, headers_of
@@ -139,7 +140,7 @@ def _fields(tree: dict[str, Any], fields: Sequence[MaskedFields], above: tuple[s
     for name, value in tree.items():
         path = (*above, name)
         if not any(each.value or each.has(path) for each in fields):
-            yield ("field", ".".join(path)), _scalar(value)
+            yield ("field", ".".join(path)), write_scalar(value)
             if isinstance(value, dict) and len(path) < DEEPEST:
                 yield from _fields(value, fields, path)
 
@@ -156,12 +157,3 @@ def _text(value: bytes | None) -> str | None:
         return "" if value is None else value.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _scalar(value: Any) -> str | None:
-    match value:
-        case str():
-            return value
-        case None | bool() | exact_json.ExactNumber():
-            return exact_json.write_json(value).decode()
-    return None

@@ -70,7 +70,8 @@ class MaskedLists:
         return replace(counts, edits={**counts.edits, "not_valid_reasons": masked})
 
     def _asked(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        names = {"text": MASK, "key": b64encode(MASK.encode()).decode(), "headers": [[MASK, MASK]]}
+        key = b64encode(MASK.encode()).decode()
+        names = {"text": MASK, "key": key, "headers": [[MASK, MASK]], "values": [[MASK, MASK]]}
         filter_ = said.get("filter", said)
         if self.masks and "patch" in said:
             said = {**said, "patch": MASK}

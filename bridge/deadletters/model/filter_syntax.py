@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from bridge.deadletters.model.search_words import split_words
 from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.model.value_match import has_value_fields
 from bridge.errors import FilterFault, NoMoment
 from bridge.formats.delivery import Headers
 from bridge.formats.text_forms import parse_octets, write_octets
@@ -73,6 +74,18 @@ def parse_header(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise FilterFault(f"{text!r} is no header: write name=value.")
     return name, parse_header_value(value, name)
+
+
+def parse_value_field(text: str) -> tuple[str, str]:
+    """Return a field of values and its text, written `order.currency=EUR`.
+
+    Raises:
+        FilterFault: the name or the = is missing, or a part of the name is.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not all(name.split(".")):
+        raise FilterFault(f"{text[:100]!r} is no field of a value: write order.currency=EUR, with dots between names.")
+    return name, value
 
 
 def parse_header_value(text: str, name: str) -> str:
@@ -209,6 +222,25 @@ class _Headers(ValueType):
         return all((name, value.encode("utf-8", "surrogateescape")) in had for name, value in wanted)
 
 
+class _ValueFields(ValueType):
+    """Fields of values, and their texts, all of which a letter has (model/value_match.py)."""
+
+    def parse(self, texts: Sequence[str], now: float) -> tuple[tuple[str, str], ...]:
+        return tuple(map(parse_value_field, texts))
+
+    def to_json(self, value: Sequence[tuple[str, str]]) -> list[list[str]]:
+        return [[*pair] for pair in value]
+
+    def from_json(self, data: Any) -> tuple[tuple[str, str], ...]:
+        return tuple((str(name), str(text)) for name, text in data)
+
+    def write(self, data: Any) -> list[str]:
+        return ["=".join(pair) for pair in data]
+
+    def matches(self, wanted: Sequence[tuple[str, str]], had: Any) -> bool:
+        return has_value_fields(had, wanted)
+
+
 class _Number(ValueType):
     """A number of which a letter has as much, or more."""
 
@@ -296,6 +328,7 @@ CLASS_NAMES: Final = _ClassNames()
 NUMBERS: Final = _Numbers()
 STATUSES: Final = _Statuses()
 HEADERS: Final = _Headers()
+VALUE_FIELDS: Final = _ValueFields()
 LEAST: Final = _Number()
 WORDS: Final = _Words()
 KEY: Final = _Key()

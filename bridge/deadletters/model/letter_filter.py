@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 
@@ -16,6 +17,7 @@ from bridge.deadletters.model.filter_syntax import (
     SINCE,
     STATUSES,
     UNTIL,
+    VALUE_FIELDS,
     WORDS,
     ValueType,
 )
@@ -27,8 +29,11 @@ from bridge.formats.text_forms import format_count
 #: Most ids of letters in a filter.
 MOST_IDS: Final = 10_000
 
-#: Most exceptions, most headers and most words in a filter: a database refuses a larger expression.
+#: Most exceptions, headers, fields of the value and words in a filter, each: a database refuses a larger expression.
 MOST_VALUES: Final = 100
+
+#: The types of fields whose texts the database stores as they are.
+_TEXTS: Final = (NAMES, CLASS_NAMES, VALUE_FIELDS)
 
 #: The largest number of attempts in a filter.
 MOST_ATTEMPTS: Final = 2**31 - 1
@@ -157,6 +162,17 @@ class LetterFilter:
         "Header, name=value",
         hidden_as="headers",
     )
+    values: tuple[tuple[str, str], ...] = _field(
+        "value",
+        VALUE_FIELDS,
+        "A field of the value: order.currency=EUR; repeated: all.",
+        "",
+        "Field of the value, name=text",
+        "wide",
+        is_stored=True,
+        is_indexed=False,
+        hidden_as="fields of the value",
+    )
     topics: tuple[str, ...] = _field("topic", NAMES, "Source topic.", "kind.topic", "Topic", "main")
     versions: tuple[str, ...] = _field("version", NAMES, "Version of the code that failed.", "kind.version", "Version")
     groups: tuple[int, ...] = _field(
@@ -192,11 +208,12 @@ class LetterFilter:
         if len(self.ids) > MOST_IDS:
             raise FilterFault(f"{len(self.ids):,} letters are named one by one, of {MOST_IDS:,} at most.")
         for each, value in self.given():
-            if each.type in (CLASS_NAMES, HEADERS) and len(value) > MOST_VALUES:
+            if each.type in (CLASS_NAMES, HEADERS, VALUE_FIELDS) and len(value) > MOST_VALUES:
                 raise FilterFault(f"{len(value):,} values of {each.word} are given, of {MOST_VALUES} at most.")
             if each.type is NUMBERS and (too_high := [id_ for id_ in value if not 0 <= id_ <= HIGHEST]):
                 raise FilterFault(f"{too_high[0]} is no letter's id, and no group's or plan's.")
-            if each.type in (NAMES, CLASS_NAMES) and (strange := [text for text in value if not _is_storable(text)]):
+            texts = (*chain(*value),) if each.type is VALUE_FIELDS else value
+            if each.type in _TEXTS and (strange := [text for text in texts if not _is_storable(text)]):
                 raise FilterFault(f"{strange[0][:100]!r} has a character that the database cannot store.")
         if self.attempts is not None and not 0 < self.attempts <= MOST_ATTEMPTS:
             raise FilterFault(f"{self.attempts} is no number of attempts: say 1 to {MOST_ATTEMPTS:,}.")
@@ -308,7 +325,7 @@ def check_topic_filter(filter_: LetterFilter) -> None:
     """
     if unknown := [each.name.replace("_", " ") for each, _ in filter_.given() if each.is_stored]:
         raise FilterFault(
-            f"A letter in a topic has no {', '.join(unknown)}: the database has them, without --from-topic."
+            f"A letter in a topic is not found by {', '.join(unknown)}: the database does that, without --from-topic."
         )
 
 

@@ -70,10 +70,12 @@ class LetterPage:
     Attributes:
         letters: newest first.
         next: the cursor of the next page; `None`: this is the last. A short page need not be the last.
+        unread: how many letters were not searched by their values: too large, or of a schema that is not known now.
     """
 
     letters: tuple[LetterLine, ...]
     next: LetterCursor | None
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)

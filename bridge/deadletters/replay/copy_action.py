@@ -14,6 +14,7 @@ from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.letter_payload import LetterContent, LetterStanding
 from bridge.deadletters.db.plan_item_rows import PlanItem
+from bridge.deadletters.db.value_search import find_among
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay.kafka_lookup import ValueAway, fetch_payloads
@@ -313,9 +314,12 @@ class LetterCopies:
         self._check(topic, to, force=force)
         where = {} if to is None else {"addresses": to.addresses, "file": to.file}
         whole = replace(options, canary=False, target={"topic": topic, **where})
+        among = find_among(self.database, filter_)
         with self.database.writing() as connection:
             plan_id, at = plan_rows.add_plan(connection, PlanKind.COPY, by, why, filter_.to_data(), whole)
-            count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(filter_), canary=False)
+            count = plan_item_rows.freeze_letters(
+                connection, plan_id, select_matching_letters(filter_, among), canary=False
+            )
             there = topic if to is None else f"{topic} of {to.name}"
             words = f"plan {plan_id}: to copy {letters_said(count)} to {there}" + (f": {why}" if why else "")
             audit_rows.write_entry(connection, at, by, "copy", words, plan_id=plan_id)

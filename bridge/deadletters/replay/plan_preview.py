@@ -5,6 +5,7 @@ approving it, by handler and reason, with the warnings.
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Final
 
 from celery import Celery
@@ -14,13 +15,14 @@ from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.letter_payload import LetterStanding
 from bridge.deadletters.db.plan_counts import LetterHeap
 from bridge.deadletters.db.plan_item_rows import PlanItem
+from bridge.deadletters.db.value_search import find_among
 from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.plan_order import find_course
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.replay_target import name_target_topic
-from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.errors import FilterFault, KafkaUnavailable, LedgerUnavailable
 from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.handler_routes import Routes
 from bridge.kafka.clients import admin_client
@@ -132,9 +134,9 @@ class PlanCounter:
 
     def counts(self, plan_id: int, what: PlanKind, filter_: LetterFilter) -> PlanCounts:
         """Return all counts; if Kafka or Redis does not answer, a warning."""
+        replaying, warning = self._count_replaying(filter_)
         with self._database.reading() as connection:
             heaps = plan_counts.count_letter_heaps(connection, plan_id)
-            replaying = plan_counts.count_replaying_letters(connection, filter_)
             ended = plan_counts.find_ended_letters(connection, filter_.ids)
         taken = choose_letters(what, filter_).statuses
         found = PlanCounts(
@@ -143,11 +145,25 @@ class PlanCounter:
             replaying=replaying,
             foreign=sum(heap.letters for heap in heaps if not heap.is_ours),
             replayed=_count_replayed(heaps),
-            warnings=tuple(f"letter {id_} is {status}, and stays so" for id_, status in ended if status not in taken),
+            warnings=(
+                *(f"letter {id_} is {status}, and stays so" for id_, status in ended if status not in taken),
+                *warning,
+            ),
         )
         if what is not PlanKind.REPLAY:
             return found
         return self._of_replay(plan_id, found, heaps)
+
+    def _count_replaying(self, filter_: LetterFilter) -> tuple[int, tuple[str, ...]]:
+        """Return how many letters of a filter are replaying already, and a warning if they are too many to search."""
+        if filter_.statuses and LetterStatus.REPLAYING not in filter_.statuses:
+            return 0, ()
+        try:
+            among = find_among(self._database, replace(filter_, statuses=(LetterStatus.REPLAYING,)))
+        except FilterFault as error:
+            return 0, (f"Letters that are replaying already are not counted: {error}",)
+        with self._database.reading() as connection:
+            return plan_counts.count_replaying_letters(connection, filter_, among), ()
 
     def _of_replay(self, plan_id: int, found: PlanCounts, heaps: Sequence[LetterHeap]) -> PlanCounts:
         warnings = [*found.warnings]

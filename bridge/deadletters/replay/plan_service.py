@@ -12,6 +12,7 @@ from celery import Celery
 from bridge.deadletters.db import account_rows, audit_rows, plan_counts, plan_item_rows, plan_order_rows, plan_rows, sql
 from bridge.deadletters.db.database import Connection, Database, require_same_cluster
 from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.value_search import find_among
 from bridge.deadletters.model.bulk_plan import NOT_BEGUN, BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.second_person import is_planner, needs_second_person
@@ -147,10 +148,11 @@ class PlanService:
 
     def _make(self, what: PlanKind, filter_: LetterFilter, options: PlanOptions, by: str, why: str) -> BulkPlan:
         meant = choose_letters(what, filter_)
+        among = find_among(self.database, meant)
         with self.database.writing() as connection:
             id_, at = plan_rows.add_plan(connection, what, by, why, filter_.to_data(), options)
             count = plan_item_rows.freeze_letters(
-                connection, id_, select_matching_letters(meant), canary=options.canary
+                connection, id_, select_matching_letters(meant, among), canary=options.canary
             )
             if options.all_handlers:
                 add_other_handlers(connection, id_, count, self.settings, self.routes, options.canary)

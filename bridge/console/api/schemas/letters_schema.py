@@ -30,6 +30,7 @@ from bridge.deadletters.model.filter_syntax import (
     SINCE,
     STATUSES,
     UNTIL,
+    VALUE_FIELDS,
     WORDS,
     ValueType,
 )
@@ -44,6 +45,7 @@ _VALUES: Final[Mapping[ValueType, tuple[Any, Any]]] = {
     NAMES: (Words, []),
     CLASS_NAMES: (Words, []),
     HEADERS: (Words, []),
+    VALUE_FIELDS: (Words, []),
     STATUSES: (list[Status], []),
     NUMBERS: (Annotated[list[Id], Field(max_length=1_000)], []),
     WORDS: (Word, ""),
@@ -112,6 +114,9 @@ class Page(ResponseModel):
 
     items: list[Line]
     next: str | None = Field(description="The cursor of the next page; null: there is none.")
+    unread: Count = Field(
+        0, description="Letters that were not searched by `value`: too large, or their schema is not known now."
+    )
 
 
 class Header(ResponseModel):
