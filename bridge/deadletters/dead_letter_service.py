@@ -11,6 +11,7 @@ from bridge.deadletters.accounts.account_session import IssuedSessions, UserSess
 from bridge.deadletters.accounts.api_token import ApiTokens
 from bridge.deadletters.accounts.audit_log import AuditLog, LetterNotes
 from bridge.deadletters.accounts.idempotency_key import IdempotentRequests
+from bridge.deadletters.accounts.saved_view import SavedViews
 from bridge.deadletters.accounts.user_account import UserAdministration, Users
 from bridge.deadletters.alarms.webhook_service import WebhookService
 from bridge.deadletters.db.audit_rows import RequestClaim
@@ -245,6 +246,11 @@ class DeadLetterService:
     def tokens(self) -> ApiTokens:
         """Return the API tokens."""
         return ApiTokens(self.database)
+
+    @property
+    def views(self) -> SavedViews:
+        """Return the saved views of the list of letters."""
+        return SavedViews(self.database)
 
     @property
     def requests(self) -> IdempotentRequests:

@@ -125,6 +125,8 @@ ASKED = {
     "POST /groups/{id:int}/not-fixed": [],
     "POST /groups/{id:int}/note": [],
     "POST /letters/{id:int}/notes": [],
+    "POST /views": [],
+    "POST /views/{id:int}/remove": [],
     "POST /letters/{id:int}/reopen": [],
     "POST /letters/{id:int}/resolve": [],
     "POST /sign-in": [],

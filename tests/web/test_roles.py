@@ -43,6 +43,8 @@ ROLES = {
     "GET /letters/{id:int}/value": Role.VIEWER,
     "GET /letters/{id:int}/elsewhere": Role.VIEWER,
     "POST /letters/{id:int}/notes": Role.OPERATOR,
+    "POST /views": Role.VIEWER,
+    "POST /views/{id:int}/remove": Role.VIEWER,
     "POST /letters/{id:int}/reopen": Role.OPERATOR,
     "POST /letters/{id:int}/resolve": Role.OPERATOR,
     "GET /letters/{id:int}/edit": Role.OPERATOR,

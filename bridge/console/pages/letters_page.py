@@ -15,6 +15,7 @@ from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
 from bridge.console.pages.form_submission import MAX_NOTE, check_length, require_why, submit_once
 from bridge.console.pages.payload_panel import address_key_letters, build_payload_panel, list_header_rows
+from bridge.console.pages.saved_view_forms import list_view_links
 from bridge.console.record_lookup import mask_last_errors
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.editing.handler_check import HandlerVerdict
@@ -72,6 +73,7 @@ def list_letters(request: Request) -> Response:
         fields=filter_address.list_filter_fields(filter_address.add_open_status(query)),
         chips=filter_address.list_filter_chips("/letters", filter_address.add_open_status(query)),
         times=filter_address.list_time_presets("/letters", query),
+        views=list_view_links(request, query),
         newer=newer,
         older=older,
         live=None if before or after or not page.letters else _build_stream_name(query, build_cursor(page.letters[0])),

@@ -28,6 +28,7 @@ from bridge.console.pages import (
     overview_page,
     plans_page,
     record_page,
+    saved_view_forms,
     sign_in_page,
     topic_page,
     users_page,
@@ -303,6 +304,8 @@ PAGE_ROUTES: Final = (
         waits=WaitKind.SERVERS,
         scope=ScopeRule.NARROWED,
     ),
+    PageRoute("/views", "POST", may.VIEW, saved_view_forms.save_view, "/letters", scope=ScopeRule.NARROWED),
+    PageRoute("/views/{id:int}/remove", "POST", may.VIEW, saved_view_forms.remove_view, scope=ScopeRule.NARROWED),
     PageRoute(
         "/letters/{id:int}/notes",
         "POST",

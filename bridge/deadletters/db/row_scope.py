@@ -290,6 +290,8 @@ _RULES: Final[Mapping[str, _RowRule]] = {
     "sessions": _OPEN,
     "issued_sessions": _OPEN,
     "tokens": _OPEN,
+    # A view for all users may name topics of others.
+    "saved_views": _RowRule(lambda source, scope: source.c.owner == scope.person),
 }
 
 

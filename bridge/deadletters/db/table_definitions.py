@@ -20,6 +20,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UniqueConstraint,
     false,
     text,
 )
@@ -415,6 +416,21 @@ requests = Table(
     # The answer; NULL: none yet.
     Column("status", SmallInteger),
     Column("answer", Text),
+)
+
+#: Filters of the list of letters by name, of one user or of all.
+saved_views = Table(
+    "saved_views",
+    metadata,
+    _id(),
+    # The user's name as in the audit log; "": for all users.
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    # As the parameters of an address, in which "24h" goes on meaning the last day.
+    Column("query", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    UniqueConstraint("owner", "name"),
+    sqlite_autoincrement=True,
 )
 
 #: Webhooks: addresses that receive alarms.

@@ -81,6 +81,7 @@ class FilterField:
             has SQL of its own (db/filter_sql.py).
         label, place: its name in the page's form, and its place: "main", "wide" (main, on two columns), "more".
         option: the name of its option, where it is another.
+        example: a value, which the empty input of the form shows.
         choices: the possible values, where they are known.
         is_stored: whether only the database knows the value.
         is_indexed: whether the database has an index for it; without one, letters are read one by one.
@@ -95,6 +96,7 @@ class FilterField:
     label: str
     place: str = "more"
     option: str = ""
+    example: str = ""
     choices: tuple[str, ...] = ()
     is_stored: bool = False
     is_indexed: bool = True
@@ -159,7 +161,8 @@ class LetterFilter:
         HEADERS,
         "name=value, also name=0x… or name=base64:…; repeated: all.",
         "headers",
-        "Header, name=value",
+        "Header",
+        example="tenant=blue",
         hidden_as="headers",
     )
     values: tuple[tuple[str, str], ...] = _field(
@@ -167,8 +170,9 @@ class LetterFilter:
         VALUE_FIELDS,
         "A field of the value: order.currency=EUR; repeated: all.",
         "",
-        "Field of the value, name=text",
+        "Field of the value",
         "wide",
+        example="order.currency=EUR",
         is_stored=True,
         is_indexed=False,
         hidden_as="fields of the value",
