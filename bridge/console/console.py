@@ -28,6 +28,7 @@ from bridge.console.auth.http_security import list_host_names
 from bridge.console.auth.login_throttle import LoginThrottle
 from bridge.console.auth.sign_in_audit import SignInAudit
 from bridge.console.auth.trusted_proxy import TrustedProxy
+from bridge.console.confirmation import PendingConfirmation
 from bridge.console.form_drafts import FormDrafts
 from bridge.console.live_snapshot import LiveSnapshots
 from bridge.console.narrowed_status import NarrowedStatusCache, ScopedView
@@ -234,9 +235,13 @@ class Console:
             "kept_form": get_form_draft(request) is not None,
             "theme": theme if (theme := request.cookies.get("theme")) in THEMES else None,
         }
+        pending = PendingConfirmation(request, get_principal(request), self.clock())
+        around |= {"confirmation": pending.take}
         around |= {"at": _get_current_address(request), "typed": get_typed_values(request)}
         body = made.render(console=self, now=self.clock(), **(around | values))
-        return HTMLResponse(body, status)
+        answer = HTMLResponse(body, status)
+        pending.clear(answer)
+        return answer
 
     def fault(self, request: Request, status: int, message: str, number: str = "", instead: str = "") -> HTMLResponse:
         """Render the error page.

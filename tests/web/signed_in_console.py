@@ -59,8 +59,10 @@ class Person:
         return self._browser.post(path, data={"token": self.token, **fields})
 
     def form(self, page: str, action: str) -> dict[str, str]:
-        """The hidden fields of a page's form, as a browser would send them."""
-        (found,) = re.findall(rf'<form[^>]*action="{action}".*?</form>', self.get(page).text, re.S)
+        """The hidden fields of a page's own form, as a browser would send them."""
+        # What was done by the form before may have the same act as its opposite.
+        own = re.sub(r'<div class="say is-good done".*?</div></div>', "", self.get(page).text, flags=re.S)
+        (found,) = re.findall(rf'<form[^>]*action="{action}".*?</form>', own, re.S)
         return dict(re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', found))
 
 

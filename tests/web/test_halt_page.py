@@ -111,6 +111,64 @@ def test_a_topic_is_halted_and_resumed_with_a_reason_that_everybody_sees(ann, de
     ]
 
 
+def undo(client: Any, path: str) -> tuple[str, Any]:
+    """Press the button of the opposite act, which the page after an act has; return what was said, and the answer."""
+    page = client.get(path).text
+    form = re.search(r'<div class="say is-good done".*?</div></div>', page, re.S)
+    assert form, words(page)
+    address = re.findall(r'action="([^"]*)"', form[0])[0]
+    fields = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', form[0])
+    said = " ".join(unescape(re.sub(r"<[^>]+>", " ", form[0])).split())
+    return said, client.post(unescape(address), data={name: unescape(value) for name, value in fields})
+
+
+def test_what_was_halted_is_said_with_a_button_that_resumes_it_and_the_other_way_round(ann, desk):
+    (topic,) = desk.routes.topics
+    send(ann, f"/topics/{topic}/halt", why="the bank books twice")
+    said, answer = undo(ann, f"/topics/{topic}/resume")
+    assert (said, answer.status_code) == (f"Halted {topic}. Resume", 303)
+    assert topics(desk) == {}
+    said, answer = undo(ann, answer.headers["location"])
+    assert (said, answer.status_code) == (f"Resumed {topic}. Halt it again", 303)
+    found = topics(desk)[topic]
+    assert (found["by"], found["why"]) == ("ann", "taken back: taken back: the bank books twice")
+    resume_topics(desk.app, desk.settings, desk.routes, [topic], "mine", "bob")
+    halt_topics(desk.app, desk.settings, desk.routes, [topic], "it burns", "bob")
+    said, answer = undo(ann, answer.headers["location"])
+    assert (said, answer.status_code) == (f"Halted {topic}. Resume", 409)
+
+
+def test_a_key_is_halted_and_resumed_by_the_button(ann, desk):
+    (topic,) = desk.routes.topics
+    at = f"/topics/{topic}/halt?{urlencode({'handler': HANDLER, 'key': 'cust-1'})}"
+    hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', ann.get(at).text)
+    ann.post(f"/topics/{topic}/halt", data={**{n: unescape(v) for n, v in hidden}, "why": "it burns"})
+    assert [each["key"] for each in read_handler_halts(desk.settings, topic)] == ["cust-1"]
+    said, answer = undo(ann, "/")
+    assert (said, answer.status_code) == (f"Halted Key cust-1 of {HANDLER} on {topic}. Resume", 303)
+    assert not read_handler_halts(desk.settings, topic)
+
+
+def test_a_policy_that_was_changed_is_put_back_by_the_button_to_what_it_was(ann, desk):
+    path = f"/handlers/{HANDLER}/policy"
+    for value in ("20", "3"):
+        form = {"option": "max_retries", "value": value, "why": "the bank is slow", "seen": seen(ann, path)}
+        assert ann.post(path, data={**form, "token": ann.token}).status_code == 303
+    said, answer = undo(ann, path)
+    assert (said, answer.status_code) == ("Policy changed: max_retries=3. Put 20 back", 303)
+    changed = read_policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"]["max_retries"]
+    assert (changed["is"], changed["why"]) == (20, "taken back: the bank is slow")
+    form = {"option": "max_retries", "unset": "1", "why": "it is back", "seen": seen(ann, path)}
+    ann.post(path, data={**form, "token": ann.token})
+    said, answer = undo(ann, path)
+    assert said == "Policy changed: unset max_retries. Put 20 back"
+    ann.post(path, data={**form, "token": ann.token, "seen": seen(ann, path)})
+    ann.post(path, data={**form, "token": ann.token, "unset": "", "value": "7", "seen": seen(ann, path)})
+    said, answer = undo(ann, path)
+    assert said == "Policy changed: max_retries=7. Put the former one back"
+    assert read_policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
+
+
 @pytest.mark.parametrize("why", ["", "  ", "x" * 501])
 def test_without_a_reason_nothing_is_halted(ann, desk, why):
     (topic,) = desk.routes.topics

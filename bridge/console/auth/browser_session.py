@@ -28,6 +28,9 @@ LOCAL_OIDC_COOKIE: Final = "bridge-begun"
 #: The cookie that proves that a user has signed in with this browser before.
 DEVICE_COOKIE: Final = "__Host-bridge-device"
 LOCAL_DEVICE_COOKIE: Final = "bridge-device"
+#: The cookie that says what was done by the form before a page.
+CONFIRMATION_COOKIE: Final = "__Host-bridge-done"
+LOCAL_CONFIRMATION_COOKIE: Final = "bridge-done"
 #: The seconds for which a device is known.
 DEVICE_SECONDS: Final = 90 * 86_400
 
@@ -91,6 +94,25 @@ def clear_oidc_cookie(request: Request, answer: Response) -> None:
     answer.delete_cookie(
         OIDC_COOKIE if secure else LOCAL_OIDC_COOKIE, path="/", secure=secure, httponly=True, samesite="lax"
     )
+
+
+def read_confirmation_cookie(request: Request) -> str:
+    """Return the sealed confirmation of what was done last; "" if there is none."""
+    return request.cookies.get(CONFIRMATION_COOKIE if _is_secure(request) else LOCAL_CONFIRMATION_COOKIE, "")
+
+
+def set_confirmation_cookie(request: Request, answer: Response, sealed: str, seconds: int) -> None:
+    """Set the cookie of a confirmation."""
+    secure = _is_secure(request)
+    name = CONFIRMATION_COOKIE if secure else LOCAL_CONFIRMATION_COOKIE
+    answer.set_cookie(name, sealed, max_age=seconds, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def clear_confirmation_cookie(request: Request, answer: Response) -> None:
+    """Delete the cookie of a confirmation."""
+    secure = _is_secure(request)
+    name = CONFIRMATION_COOKIE if secure else LOCAL_CONFIRMATION_COOKIE
+    answer.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def digest_cookie(cookie: str) -> bytes:

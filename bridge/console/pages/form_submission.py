@@ -7,8 +7,10 @@ from typing import Final, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 
-from bridge.console import console
+from bridge.console import confirmation, console
+from bridge.console.confirmation import Confirmation, UndoForm
 from bridge.console.decision_audit import note_decision
 from bridge.deadletters.accounts.idempotency_key import AnsweredRequest
 from bridge.deadletters.db.audit_rows import AuditEntry
@@ -61,6 +63,12 @@ def note_decided(request: Request, what: str, said: str) -> None:
     """Write a decision to the audit log, and have the next reader see its effect."""
     asked = console.get_console(request)
     note_decision(asked, asked.desk, console.get_principal(request).name, what, said)
+
+
+def answer_done(request: Request, address: str, said: str, undo: UndoForm | None = None) -> Response:
+    """Redirect to a page that says in one line what was done, with the opposite act if there is one."""
+    here, who = console.get_console(request), console.get_principal(request)
+    return confirmation.answer_done(request, who, address, Confirmation(said, undo), here.clock())
 
 
 #: The seconds to wait for the same form in progress, and between two polls.

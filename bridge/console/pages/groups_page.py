@@ -9,12 +9,13 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from bridge.console import console, filter_address
+from bridge.console.confirmation import UndoForm
 from bridge.console.decision_audit import build_group_version
 from bridge.console.pages import charts
-from bridge.console.pages.form_submission import MAX_NOTE, check_length, submit_once
+from bridge.console.pages.form_submission import MAX_NOTE, answer_done, check_length, submit_once
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.failure_groups import (
     FixedCause,
@@ -29,6 +30,7 @@ from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.model.trait_comparison import LetterTrait
 from bridge.errors import FilterFault, GroupChanged, NoSuchGroup
+from bridge.formats.text_forms import format_count
 
 #: The groups of a page.
 LIST_ROWS: Final = 50
@@ -203,9 +205,8 @@ def mark_fixed(request: Request) -> Response:
     said, who, group = request.state.form, console.get_principal(request).name, _read_group(request)
     version, cause = said.get("version", "").strip(), _cause(said)
     now = _marked(group, cause)
-    there = RedirectResponse(f"/groups/{group.id}", 303)
     if version and (now.fixed_in, now.fixed_by) == (version, who):
-        return there
+        return _answer_marked(request, group.id, cause, version)
     if said.get("act", "") != build_group_version(now):
         return _render_fixed_form(request, group, cause, 409, str(explain_group_change(now)), version)
     try:
@@ -214,7 +215,15 @@ def mark_fixed(request: Request) -> Response:
         return _render_fixed_form(request, _read_group(request), cause, 409, str(error), version)
     except FilterFault as error:
         return _render_fixed_form(request, group, cause, 400, str(error), version)
-    return there
+    return _answer_marked(request, group.id, cause, version)
+
+
+def _answer_marked(request: Request, id_: int, cause: str | None, version: str) -> Response:
+    of_cause = {} if cause is None else {"cause": cause}
+    fields = {"act": build_group_version(_marked(_read_group(request), cause)), **of_cause}
+    undo = UndoForm("Take the mark back", f"/groups/{id_}/not-fixed", fields)
+    what = f"group {id_}" if cause is None else f"a cause of group {id_}"
+    return answer_done(request, f"/groups/{id_}", f"Marked {what} as fixed in {version}.", undo)
 
 
 def show_fixed_groups(request: Request) -> Response:
@@ -238,7 +247,8 @@ def mark_groups_fixed(request: Request) -> Response:
         return _render_fixed_groups(request, ids, 409, str(error))
     except FilterFault as error:
         return _render_fixed_groups(request, ids, 400, str(error))
-    return RedirectResponse(f"/groups?{urlencode({'show': GROUP_FILTERS[2]})}", 303)
+    said = f"Marked {format_count(len(ids), 'group')} as fixed in {version}."
+    return answer_done(request, f"/groups?{urlencode({'show': GROUP_FILTERS[2]})}", said)
 
 
 def _render_fixed_groups(request: Request, ids: Sequence[int], status: int = 200, trouble: str = "") -> Response:
@@ -273,7 +283,13 @@ def unmark_fixed(request: Request) -> Response:
         except GroupChanged as error:
             if _marked(group := _read_group(request), cause).fixed_in is not None:
                 return _render_fixed_form(request, group, cause, 409, str(error), undoes=True)
-    return RedirectResponse(f"/groups/{group.id}", 303)
+    undo = None
+    if now.fixed_in is not None:
+        of_cause = {} if cause is None else {"cause": cause}
+        act = build_group_version(_marked(_read_group(request), cause))
+        fields = {"act": act, "version": now.fixed_in, **of_cause}
+        undo = UndoForm(f"Mark it as fixed in {now.fixed_in} again", f"/groups/{group.id}/fixed", fields)
+    return answer_done(request, f"/groups/{group.id}", f"Group {group.id} is not marked as fixed any more.", undo)
 
 
 def note_on_group(request: Request) -> Response:
@@ -283,7 +299,7 @@ def note_on_group(request: Request) -> Response:
         raise FilterFault("There is nothing to note.")
     who = console.get_principal(request).name
     submit_once(request, lambda desk: _add_note(desk, group.id, said, who))
-    return RedirectResponse(f"/groups/{group.id}#h-trail", 303)
+    return answer_done(request, f"/groups/{group.id}#h-trail", f"Noted on group {group.id}.")
 
 
 def _add_note(desk: DeadLetterService, group: int, said: str, who: str) -> int:

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from bridge.console import console
+from bridge.console.confirmation import UndoForm, take_back
 from bridge.console.decision_audit import list_durability_warnings
 from bridge.console.pages import status_rows
-from bridge.console.pages.form_submission import note_decided, require_why
+from bridge.console.pages.form_submission import answer_done, note_decided, require_why
 from bridge.deadletters.db.audit_rows import AuditEntry, EntryFilter
 from bridge.errors import UnknownHandler, UnknownTopic
 from bridge.formats.halt_scope import HaltScope
@@ -130,7 +131,7 @@ def _decide_halt(request: Request, what: str, why: str, act: Callable[[HaltSubje
     stands = _read_halt(request, subject)
     if form.get("seen", "") != _build_halt_version(stands):
         if _is_own_decision(request, subject, stands):
-            return _redirect_to_form(subject, stands is not None)
+            return _answer_decided(request, subject, None, why)
         # The reason is asked again: the typed one does not answer another user's decision.
         return _render_halt_form(request, 409, subject, stands, unsent=form.get("why", ""))
     found = act(subject, console.get_principal(request).name)
@@ -139,7 +140,7 @@ def _decide_halt(request: Request, what: str, why: str, act: Callable[[HaltSubje
     if told := list_durability_warnings(found):
         halt = found if found["halted"] else None
         return _render_halt_form(request, 200, subject, halt, typed=form.get("why", ""), told=told)
-    return _redirect_to_form(subject, found["halted"])
+    return _answer_decided(request, subject, stands, why)
 
 
 def _is_own_decision(request: Request, subject: HaltSubject, stands: Mapping[str, Any] | None) -> bool:
@@ -157,12 +158,36 @@ def _find_resumption(request: Request, subject: HaltSubject) -> AuditEntry | Non
     return next((each for each in found if each.said.startswith(f"resumed {subject.audit_words}:")), None)
 
 
-def _redirect_to_form(subject: HaltSubject, halted: bool) -> Response:
-    return RedirectResponse(_build_address(subject, "resume" if halted else "halt"), 303)
+def _answer_decided(request: Request, subject: HaltSubject, before: Mapping[str, Any] | None, why: str) -> Response:
+    """Continue at the form of the opposite act, with that act as a button.
+
+    Parameters:
+        before: the halt before the decision.
+    """
+    now, fields = _read_halt(request, subject), _build_fields(subject)
+    if now is None:
+        former = why if before is None else str(_redact(before)["why"])
+        undo = UndoForm("Halt it again", _build_path(subject, "halt"), {**fields, "seen": "", "why": take_back(former)})
+        return answer_done(request, _build_address(subject, "halt"), f"Resumed {subject.words}.", undo)
+    back = {**fields, "seen": _build_halt_version(now), "why": take_back(why)}
+    undo = UndoForm("Resume", _build_path(subject, "resume"), back)
+    return answer_done(request, _build_address(subject, "resume"), f"Halted {subject.words}.", undo)
+
+
+def _build_fields(subject: HaltSubject) -> dict[str, str]:
+    """Return the fields of a form that name its subject."""
+    if subject.scope is None:
+        return {}
+    key = subject.scope.written_key
+    return {"handler": subject.scope.handler, **({} if key is None else {"key": key})}
 
 
 def _build_address(subject: HaltSubject, action: str) -> str:
-    return f"/topics/{quote(subject.topic, safe='')}/{action}{subject.query}"
+    return f"{_build_path(subject, action)}{subject.query}"
+
+
+def _build_path(subject: HaltSubject, action: str) -> str:
+    return f"/topics/{quote(subject.topic, safe='')}/{action}"
 
 
 def _is_halt_form(request: Request) -> bool:

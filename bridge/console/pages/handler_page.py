@@ -4,18 +4,19 @@ changes its policy.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.console import console
+from bridge.console.confirmation import UndoForm, take_back
 from bridge.console.console import Console
 from bridge.console.decision_audit import list_durability_warnings
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import charts, status_rows
-from bridge.console.pages.form_submission import note_decided, require_why
+from bridge.console.pages.form_submission import answer_done, note_decided, require_why
 from bridge.console.pages.status_rows import HandlerRow
 from bridge.console.pages.status_view import (
     StatusView,
@@ -161,36 +162,65 @@ def change_policy(request: Request) -> Response:
     """Set an option, or return to the value in the code."""
     desk, given = console.get_console(request).desk, request.state.form
     said, name, by = require_why(request), request.path_params["name"], console.get_principal(request).name
-    option, value = given.get("option", "").strip(), given.get("value", "").strip()
-    if given.get("seen", "") != build_policy_version(latest := _read_history(request)[:1]):
-        if latest and _is_same_change(latest[0], option, "" if given.get("unset") else value, said, by):
-            return _redirect_to_policy(name)
+    change = PolicyChange(given.get("option", "").strip(), given.get("value", "").strip(), bool(given.get("unset")))
+    stood, history = commands.read_policy(desk.app, desk.settings, desk.routes, name)
+    if given.get("seen", "") != build_policy_version(latest := history[:1]):
+        if latest and _is_same_change(latest[0], change, said, by):
+            return RedirectResponse(_build_policy_address(name), 303)
         return _render_policy_form(request, 409)
-    if given.get("unset"):
-        words = f"unset {option} of {name}: {said}"
-        return _decide_policy(
-            request,
-            words,
-            lambda: commands.unset_policy(desk.app, desk.settings, desk.routes, name, [option], said, by),
-        )
-    words = f"{option}={value} of {name}: {said}"
-    return _decide_policy(
-        request,
-        words,
-        lambda: commands.set_policy(desk.app, desk.settings, desk.routes, name, [f"{option}={value}"], said, by),
-    )
-
-
-def _decide_policy(request: Request, words: str, act: Callable[[], dict[str, Any]]) -> Response:
+    whose = (desk.app, desk.settings, desk.routes, name)
     try:
-        found = act()
+        if change.unset:
+            found = commands.unset_policy(*whose, [change.option], said, by)
+        else:
+            found = commands.set_policy(*whose, [f"{change.option}={change.value}"], said, by)
     except PolicyRefused as error:
         return _render_policy_form(request, 400, refused=str(error))
-    note_decided(request, "policy", words)
+    note_decided(request, "policy", f"{change.words} of {name}: {said}")
     told = [*list_durability_warnings(found), *(f"{topic}: {fault}" for topic, fault in found["tiers"].items())]
     if told:
         return _render_policy_form(request, 200, told=told)
-    return _redirect_to_policy(request.path_params["name"])
+    undo = _build_policy_undo(name, change, stood["changed"].get(change.option), _read_history(request), said)
+    return answer_done(request, _build_policy_address(name), f"Policy changed: {change.words}.", undo)
+
+
+class PolicyChange(NamedTuple):
+    """A change of one option of a policy.
+
+    Attributes:
+        unset: whether the option returns to the value in the code.
+    """
+
+    option: str
+    value: str
+    unset: bool
+
+    @property
+    def words(self) -> str:
+        """Return the words for the audit log."""
+        return f"unset {self.option}" if self.unset else f"{self.option}={self.value}"
+
+
+def _build_policy_undo(
+    name: str,
+    change: PolicyChange,
+    former: Mapping[str, Any] | None,
+    history: Sequence[Mapping[str, Any]],
+    why: str,
+) -> UndoForm | None:
+    """Return the form that puts the former value back.
+
+    Parameters:
+        former: the option's change before; `None`: it had the value in the code.
+    """
+    fields = {"option": change.option, "seen": build_policy_version(history[:1]), "why": take_back(why)}
+    if former is not None:
+        value = group_decision.format_option_value(former["is"])
+        return UndoForm(f"Put {value[:60]} back", _build_policy_address(name), {**fields, "value": value})
+    if change.unset:
+        # It was not set before either.
+        return None
+    return UndoForm("Put the former one back", _build_policy_address(name), {**fields, "unset": "1"})
 
 
 def build_policy_version(history: Sequence[Mapping[str, Any]]) -> str:
@@ -198,9 +228,9 @@ def build_policy_version(history: Sequence[Mapping[str, Any]]) -> str:
     return f"{history[0]['at']} {history[0]['by']} {history[0]['why']}" if history else ""
 
 
-def _is_same_change(last: Mapping[str, Any], option: str, value: str, said: str, by: str) -> bool:
+def _is_same_change(last: Mapping[str, Any], change: PolicyChange, said: str, by: str) -> bool:
     """Return whether the last change is the requested one: the form was sent twice."""
-    done = option in (last["set"] if value else last["unset"])
+    done = change.option in (last["unset"] if change.unset else last["set"])
     return done and (last["why"], last["by"]) == (said, by)
 
 
@@ -209,8 +239,8 @@ def _read_history(request: Request) -> Sequence[Mapping[str, Any]]:
     return commands.read_policy_history(desk.settings, desk.routes, request.path_params["name"])
 
 
-def _redirect_to_policy(name: str) -> Response:
-    return RedirectResponse(f"/handlers/{quote(name, safe='')}/policy", 303)
+def _build_policy_address(name: str) -> str:
+    return f"/handlers/{quote(name, safe='')}/policy"
 
 
 def _render_policy_form(request: Request, status: int, refused: str = "", told: Sequence[str] = ()) -> Response:

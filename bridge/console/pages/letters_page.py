@@ -13,7 +13,7 @@ from bridge.console.auth import permissions as may
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
-from bridge.console.pages.form_submission import MAX_NOTE, check_length, require_why, submit_once
+from bridge.console.pages.form_submission import MAX_NOTE, answer_done, check_length, require_why, submit_once
 from bridge.console.pages.payload_panel import address_key_letters, build_payload_panel, list_header_rows
 from bridge.console.pages.saved_view_forms import list_view_links
 from bridge.console.record_lookup import mask_last_errors
@@ -282,21 +282,23 @@ def note_on_letter(request: Request) -> Response:
         raise HTTPException(400, "The note is empty. Nothing was changed.")
     who = console.get_principal(request).name
     submit_once(request, lambda desk: _add_note(desk, id_, note, who))
-    return RedirectResponse(f"/letters/{id_}#notes", 303)
+    return answer_done(request, f"/letters/{id_}#notes", f"Noted on letter {id_}.")
 
 
 def reopen(request: Request) -> Response:
     """Reopen a letter whose replay has an unknown outcome: it did not run."""
-    return _ended(request, lambda desk: desk.unknown_ends.reopen)
+    return _ended(request, "Reopened", lambda desk: desk.unknown_ends.reopen)
 
 
 def resolve(request: Request) -> Response:
     """Resolve a letter whose replay has an unknown outcome: it ran."""
-    return _ended(request, lambda desk: desk.unknown_ends.resolve)
+    return _ended(request, "Resolved", lambda desk: desk.unknown_ends.resolve)
 
 
 def _ended(
-    request: Request, end: Callable[[DeadLetterService], Callable[[Sequence[int], int | None, str, str], list[int]]]
+    request: Request,
+    done: str,
+    end: Callable[[DeadLetterService], Callable[[Sequence[int], int | None, str, str], list[int]]],
 ) -> Response:
     id_: int = request.path_params["id"]
     said, who = require_why(request), console.get_principal(request).name
@@ -307,7 +309,7 @@ def _ended(
         return id_
 
     submit_once(request, ended)
-    return RedirectResponse(f"/letters/{id_}", 303)
+    return answer_done(request, f"/letters/{id_}", f"{done} letter {id_}.")
 
 
 def _add_note(desk: DeadLetterService, letter: int, note: str, who: str) -> int:

@@ -16,11 +16,12 @@ from bridge.console.auth.authorization import (
     exceeds_discard_limit,
     was_applied,
 )
+from bridge.console.confirmation import UndoForm, take_back
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import plan_view
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
-from bridge.console.pages.form_submission import MAX_WHY, check_length, read_number, submit_once
+from bridge.console.pages.form_submission import MAX_WHY, answer_done, check_length, read_number, submit_once
 from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.masked_edit import DifferencePage
 from bridge.deadletters.model.bulk_plan import NOT_BEGUN, BulkPlan, PlanKind, PlanState, preview_plan
@@ -164,7 +165,7 @@ def apply_plan(request: Request) -> Response:
         return _answer_conflict(request, error, "apply", "request")
     except PlanRefused as error:
         return _render_plan(request, _read_progress(request), 400, str(error), form)
-    return RedirectResponse(f"/plans/{plan.id}", 303)
+    return _answer_decided(request, "Applied" if plan.state is not PlanState.STOPPED else "Resumed")
 
 
 def stop_plan(request: Request) -> Response:
@@ -177,7 +178,25 @@ def stop_plan(request: Request) -> Response:
         )
     except PlanRefused as error:
         return _answer_conflict(request, error, "stop", "reject")
-    return RedirectResponse(f"/plans/{id_}", 303)
+    return _answer_decided(request, "Stopped")
+
+
+def _answer_decided(request: Request, done: str) -> Response:
+    """Continue at the plan's page, with the opposite act as a button if there is one now."""
+    found, who = _read_progress(request), console.get_principal(request)
+    plan, address = found.plan, f"/plans/{found.plan.id}"
+    if plan.state is PlanState.AWAITING:
+        withdraw = UndoForm("Withdraw it", f"{address}/stop", {"act": found.key, "why": "withdrawn"})
+        return answer_done(request, address, f"Plan {plan.id} awaits a second person.", withdraw)
+    undo = None
+    # A discard has its own ten seconds, with a button on the plan's page.
+    if plan.state is PlanState.APPLYING and plan.what is not PlanKind.DISCARD:
+        undo = UndoForm("Stop it", f"{address}/stop", {"act": found.key, "why": take_back(done.lower())})
+    elif plan.state is PlanState.STOPPED and was_applied(found) and not exceeds_discard_limit(plan, who):
+        undo = UndoForm("Continue it", f"{address}/apply", {"act": found.key})
+    elif plan.state is PlanState.STOPPED:
+        done = "Thrown away:"
+    return answer_done(request, address, f"{done} plan {plan.id}.", undo)
 
 
 def watch_plan(here: Console, id_: str, masks: LetterMasks) -> Callable[[], LiveSnapshot]:

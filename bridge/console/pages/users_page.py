@@ -4,9 +4,11 @@ from contextlib import suppress
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from bridge.console import console
+from bridge.console.confirmation import UndoForm
+from bridge.console.pages.form_submission import answer_done
 from bridge.deadletters.accounts.api_token import DAYS, MOST_DAYS
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db.account_rows import User
@@ -52,7 +54,9 @@ def change_role(request: Request) -> Response:
         _get_store(request).admins.give_role(request.path_params["id"], form.get("was", ""), wanted, by)
     except UserRefused as error:
         return _render_user(request, error)
-    return RedirectResponse(f"/admin/users/{request.path_params['id']}", 303)
+    name, was = _name_user(request), form.get("was", "")
+    undo = UndoForm(f"Make it {was} again", _build_user_address(request, "/role"), {"role": was, "was": str(wanted)})
+    return answer_done(request, _build_user_address(request), f"{name} is {wanted} now.", undo)
 
 
 def change_scope(request: Request) -> Response:
@@ -63,7 +67,23 @@ def change_scope(request: Request) -> Response:
         _get_store(request).admins.give_scope(request.path_params["id"], was, wanted, _require_other_user(request))
     except (UserRefused, ScopeFault) as error:
         return _render_user(request, error)
-    return RedirectResponse(f"/admin/users/{request.path_params['id']}", 303)
+    form = request.state.form
+    fields = {
+        "topics": form.get("was_topics", ""),
+        "consumer_groups": form.get("was_groups", ""),
+        "was_topics": form.get("topics", ""),
+        "was_groups": form.get("consumer_groups", ""),
+    }
+    undo = UndoForm("Put the former one back", _build_user_address(request, "/scope"), fields)
+    return answer_done(request, _build_user_address(request), f"{_name_user(request)} sees {wanted} now.", undo)
+
+
+def _build_user_address(request: Request, act: str = "") -> str:
+    return f"/admin/users/{request.path_params['id']}{act}"
+
+
+def _name_user(request: Request) -> str:
+    return _get_store(request).admins.one(request.path_params["id"]).name
 
 
 def _read_scope(form: QueryParams, topics: str, consumer_groups: str) -> LetterScope:
@@ -88,22 +108,24 @@ def sign_out_user(request: Request) -> Response:
         _get_store(request).admins.sign_out(request.path_params["id"], console.get_principal(request).name)
     except UserRefused as error:
         return _render_user(request, error)
-    return RedirectResponse(f"/admin/users/{request.path_params['id']}", 303)
+    return answer_done(request, _build_user_address(request), f"Signed {_name_user(request)} out everywhere.")
 
 
 def sign_out_issued_users(request: Request) -> Response:
     """End the sessions of all users that an issuer has signed in."""
     _get_store(request).issued.end_all(console.get_principal(request).name)
-    return RedirectResponse("/admin/users", 303)
+    return answer_done(request, "/admin/users", "Signed out all whom the issuer had signed in.")
 
 
 def remove_user(request: Request) -> Response:
     """Remove a user."""
+    users = _get_store(request).users.all()
+    name = next((each.name for each in users if each.id == request.path_params["id"]), "the user")
     try:
         _get_store(request).admins.remove(request.path_params["id"], _require_other_user(request))
     except UserRefused as error:
         return _render_user(request, error)
-    return RedirectResponse("/admin/users", 303)
+    return answer_done(request, "/admin/users", f"Removed {name}.")
 
 
 def _require_other_user(request: Request) -> str:
@@ -172,7 +194,7 @@ def revoke_token(request: Request) -> Response:
     # It is gone: another user has revoked it already.
     with suppress(TokenRefused):
         console.get_console(request).desk.tokens.revoke(request.path_params["id"], console.get_principal(request).name)
-    return RedirectResponse("/admin/tokens", 303)
+    return answer_done(request, "/admin/tokens", "Revoked the token.")
 
 
 def _render_tokens(

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from bridge.console import console
+from bridge.console.confirmation import UndoForm
+from bridge.console.pages.form_submission import answer_done
 from bridge.deadletters.alarms.alarm_event import ALL, AlarmKind
 from bridge.deadletters.alarms.webhook_format import WebhookFormat
 from bridge.deadletters.alarms.webhook_service import AddedWebhook
@@ -39,17 +42,19 @@ def add_webhook(request: Request) -> Response:
 
 def try_webhook(request: Request) -> Response:
     """Have a recorder send a test message."""
-    return _change_webhook(request, console.get_console(request).desk.webhooks.test)
+    return _change_webhook(request, console.get_console(request).desk.webhooks.test, "A recorder sends a test to")
 
 
 def switch_webhook_off(request: Request) -> Response:
     """Switch a webhook off."""
-    return _change_webhook(request, console.get_console(request).desk.webhooks.switch_off)
+    on = ("on", "Switch it on")
+    return _change_webhook(request, console.get_console(request).desk.webhooks.switch_off, "Switched off", on)
 
 
 def switch_webhook_on(request: Request) -> Response:
     """Switch a webhook on."""
-    return _change_webhook(request, console.get_console(request).desk.webhooks.switch_on)
+    off = ("off", "Switch it off")
+    return _change_webhook(request, console.get_console(request).desk.webhooks.switch_on, "Switched on", off)
 
 
 def remove_webhook(request: Request) -> Response:
@@ -57,15 +62,26 @@ def remove_webhook(request: Request) -> Response:
     name = request.path_params["name"]
     if request.state.form.get("typed", "").strip().lower() != name:
         return _render_webhooks(request, 400, f"To remove {name}, type its name. Nothing was changed.")
-    return _change_webhook(request, console.get_console(request).desk.webhooks.remove)
+    return _change_webhook(request, console.get_console(request).desk.webhooks.remove, "Removed")
 
 
-def _change_webhook(request: Request, act: Callable[[str, str], object]) -> Response:
+def _change_webhook(
+    request: Request, act: Callable[[str, str], object], done: str, opposite: tuple[str, str] | None = None
+) -> Response:
+    """Change a webhook.
+
+    Parameters:
+        done: the words for it, before the name.
+        opposite: the last part of the address of the opposite act, and the words of its button.
+    """
+    name = request.path_params["name"]
     try:
-        act(request.path_params["name"], console.get_principal(request).name)
+        act(name, console.get_principal(request).name)
     except WebhookRefused as error:
         return _render_webhooks(request, 409, str(error))
-    return RedirectResponse(WEBHOOKS_PATH, 303)
+    address = f"{WEBHOOKS_PATH}/{quote(name, safe='')}"
+    undo = opposite and UndoForm(opposite[1], f"{address}/{opposite[0]}", {})
+    return answer_done(request, WEBHOOKS_PATH, f"{done} {name}.", undo)
 
 
 def _render_webhooks(
