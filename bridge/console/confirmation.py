@@ -1,4 +1,4 @@
-"""What was done by the form that led to a page, in one line, with the opposite act as a form where there is one.
+"""The line of a page that says what the form before it has done, with the opposite act as a form if there is one.
 
 It travels in a cookie that is signed for its session and shown once. The opposite act is an ordinary form of the
 console, with all checks of its address: the cookie grants nothing.
@@ -40,7 +40,7 @@ class UndoForm(NamedTuple):
 
 
 class Confirmation(NamedTuple):
-    """What was done, and its opposite; `None`: there is none."""
+    """An act that was done, and its opposite; `None`: there is none."""
 
     said: str
     undo: UndoForm | None = None
@@ -88,7 +88,7 @@ def take_back(why: str) -> str:
 
 @dataclass
 class PendingConfirmation:
-    """The confirmation that a request brings along; a page that shows it takes it, parts of pages do not."""
+    """The confirmation of a request; a page that shows it takes it, parts of pages do not."""
 
     request: Request
     who: Principal

@@ -32,6 +32,7 @@ from bridge.console.confirmation import PendingConfirmation
 from bridge.console.form_drafts import FormDrafts
 from bridge.console.live_snapshot import LiveSnapshots
 from bridge.console.narrowed_status import NarrowedStatusCache, ScopedView
+from bridge.console.page_help import find_help
 from bridge.console.status_cache import BackgroundCache, GroupStatus, SharedAnswer, make_status_cache, read_group_status
 from bridge.console.template_filters import format_duration
 from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -236,7 +237,8 @@ class Console:
             "theme": theme if (theme := request.cookies.get("theme")) in THEMES else None,
         }
         pending = PendingConfirmation(request, get_principal(request), self.clock())
-        around |= {"confirmation": pending.take}
+        route = getattr(request.state, "page", None)
+        around |= {"confirmation": pending.take, "help": route and find_help(route.path)}
         around |= {"at": _get_current_address(request), "typed": get_typed_values(request)}
         body = made.render(console=self, now=self.clock(), **(around | values))
         answer = HTMLResponse(body, status)

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -11,7 +12,7 @@ import axe_playwright_python
 import httpx2
 import pytest
 
-from bridge.console.pages.page_routes import PAGE_ROUTES
+from bridge.console.pages.page_routes import PAGE_ROUTES, PageRoute
 from bridge.deadletters.accounts.user_account import Role
 from tests.browser.incident import CHARGE
 from tests.browser.pages import ADDRESSES, NO_PAGES, REFUSED
@@ -194,3 +195,26 @@ def test_states_and_actions_are_in_view_at_every_width(window, address):
         page.set_viewport_size({"width": width, "height": 844})
         found[width] = [*page.evaluate(CUT), *page.evaluate(SIDEWAYS)]
     assert {width: each for width, each in found.items() if each} == {}
+
+
+def find_route(address: str) -> PageRoute | None:
+    """The route that an address leads to, whatever its method."""
+    path = address.partition("?")[0].partition("#")[0]
+    for route in PAGE_ROUTES:
+        if re.fullmatch(re.sub(r"{\w+:int}", "[0-9]+", re.sub(r"{\w+}", "[^/]+", route.path)), path):
+            return route
+    return None
+
+
+def test_a_viewer_is_shown_no_link_and_no_form_of_what_it_may_not_do(night: World, night_console: Served, lies):
+    cookies, shown = dict([night.cookie(Role.VIEWER)]), set()
+    with httpx2.Client(base_url=f"http://localhost:{night_console.port}", cookies=cookies) as client:
+        for address in (address.format(**vars(lies)) for some in ADDRESSES.values() for address in some):
+            answer = client.get(address)
+            if answer.status_code != 200 or address.startswith(("/sign-in", "/welcome")):
+                continue
+            for target in re.findall(r'(?:href|action|formaction)="(/[^"]*)"', answer.text):
+                route = find_route(unescape(target))
+                if route is not None and route.role > Role.VIEWER:
+                    shown.add((address, target))
+    assert not shown

@@ -104,10 +104,24 @@ def test_each_problem_is_a_sentence_with_its_time_and_what_to_do(page):
     assert "Setup checklist" not in text
 
 
+def test_a_viewer_is_shown_no_link_to_what_it_may_not_do(page):
+    found = page(Role.VIEWER, problems=[HALTED])
+    assert "/topics/orders/resume" not in found
+    assert re.search('<a class="btn row-btn" href="/topics/orders"[^>]*>Topic', found)
+    assert "bridge resume orders" in found
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "links"),
     [
-        ("halted", {"topic": "a/b"}, (ProblemLink("Resume a/b…", "/topics/a%2Fb/resume"),)),
+        (
+            "halted",
+            {"topic": "a/b"},
+            (
+                ProblemLink("Resume a/b…", "/topics/a%2Fb/resume", Role.OPERATOR),
+                ProblemLink("Topic a/b", "/topics/a%2Fb"),
+            ),
+        ),
         ("policy", {"handler": "h"}, (ProblemLink("Policy of h…", "/handlers/h/policy"),)),
         ("no bridge", {}, ()),
         ("grows", {"group": 7}, (ProblemLink("Group 7", "/groups/7"),)),

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bridge.console import console
+from bridge.console.auth import permissions as may
 from bridge.console.pages.status_rows import PartitionRow, build_partition_rows, describe_breaker
 from bridge.console.shown_record import mask_content, require_source_topic
 from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -108,8 +109,16 @@ def build_blocking(request: Request, topic: str) -> dict[str, Any]:
         _build_row(here.desk, masks, topic, block, partitions.get(number), status)
         for number, block in sorted(report.records.items())
     ]
+    if console.get_principal(request).role < may.RESUME_TOPIC:
+        # The sentence says what is to be done; the page for it is closed to this role.
+        rows = [row._replace(remedy=None) if is_resumption(row) else row for row in rows]
     lanes = [_build_lane(here.desk, masks, lane) for lane in report.lanes]
     return {"report": report, "why": "", "rows": rows, "lanes": lanes, "unreadable": _list_unreadable(report)}
+
+
+def is_resumption(row: BlockRow) -> bool:
+    """Return whether the remedy of a row is to resume what is halted."""
+    return row.remedy is not None and row.remedy[1].endswith("/resume")
 
 
 def _list_unreadable(report: BlockReport) -> list[str]:

@@ -7,10 +7,12 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
+from bridge.console.auth import permissions as may
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import charts, status_rows
 from bridge.console.status_cache import GroupStatus, get_problem_subject
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.inspection.letter_statistics import LetterCounts
 from bridge.deadletters.model.bulk_plan import BulkPlan
 from bridge.errors import DeskUnavailable
@@ -18,20 +20,25 @@ from bridge.inspection.status_report import find_server
 from bridge.problems.bridge_problem_rows import SERVER_UNAVAILABLE
 from bridge.problems.problem_causes import ProblemCause, group_by_cause
 
-#: For each kind of problem, the words and the address of the page with the remedy.
+#: For each kind of problem, the words and the address of the page with the remedy, and the role that may open it.
 _PAGES: Final = {
-    "halted": ("Resume {topic}…", "/topics/{topic}/resume"),
-    "held": ("Resume {handler}…", "/topics/{topic}/resume"),
-    "dying": ("Halt {topic}…", "/topics/{topic}/halt"),
-    "policy": ("Policy of {handler}…", "/handlers/{handler}/policy"),
+    "halted": ("Resume {topic}…", "/topics/{topic}/resume", may.RESUME_TOPIC),
+    "held": ("Resume {handler}…", "/topics/{topic}/resume", may.RESUME_TOPIC),
+    "dying": ("Halt {topic}…", "/topics/{topic}/halt", may.HALT_TOPIC),
+    "policy": ("Policy of {handler}…", "/handlers/{handler}/policy", may.VIEW),
 }
 
 
 class ProblemLink(NamedTuple):
-    """A link to a page."""
+    """A link to a page.
+
+    Attributes:
+        role: the lowest role that may open the page: no other is shown the link.
+    """
 
     words: str
     address: str
+    role: Role = may.VIEW
 
     def shorten(self, named: Collection[str]) -> str:
         """Return the words without a topic's or a handler's name that its line names already."""
@@ -107,16 +114,16 @@ def list_problem_links(values: Mapping[str, Any]) -> Iterator[ProblemLink]:
     """Yield the links of a problem in `bridge status --json`: first to its remedy."""
     kind, topic, handler = values["kind"], values["topic"], values["handler"]
     if page := _PAGES.get(kind):
-        words, address = page
+        words, address, role = page
         quoted = {name: quote(values[name] or "", safe="") for name in ("topic", "handler")}
-        yield ProblemLink(words.format(**values), address.format(**quoted))
+        yield ProblemLink(words.format(**values), address.format(**quoted), role)
     if kind in ("lost", "log") and topic:
         yield ProblemLink("Audit", f"/audit?{urlencode({'topic': topic})}")
     if kind == "grows" and values["group"] is not None:
         yield ProblemLink(f"Group {values['group']}", f"/groups/{values['group']}")
     elif kind == "grows":
         yield ProblemLink("Groups", f"/groups?{urlencode({'handler': handler})}" if handler else "/groups")
-    if topic and kind not in ("halted", "topic"):
+    if topic and kind != "topic":
         yield ProblemLink(f"Topic {topic}", f"/topics/{quote(topic, safe='')}")
     if handler and kind not in ("policy", "dead", "grows"):
         yield ProblemLink(f"Handler {handler}", f"/handlers/{quote(handler, safe='')}")
