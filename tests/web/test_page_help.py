@@ -42,7 +42,7 @@ def test_a_help_is_two_to_five_sentences_or_words_and_leads_to_a_section_that_ex
 
 def test_the_page_shows_its_help_without_a_script(browser):
     page = browser(Role.VIEWER).get("/groups").text
-    (shown,) = re.findall(r'<div id="help" popover>.*?</div>', page, re.S)
+    (shown,) = re.findall(r'<aside id="help" popover [^>]*>.*?</aside>', page, re.S)
     assert 'popovertarget="help"' in page
     said = " ".join(unescape(re.sub(r"<[^>]+>", " ", shown)).split())
     for words in (PAGE_HELP["/groups"].answers, *PAGE_HELP["/groups"].words.values(), "docs/how-to/console.md"):
