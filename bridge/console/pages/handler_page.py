@@ -162,7 +162,7 @@ def change_policy(request: Request) -> Response:
     """Set an option, or return to the value in the code."""
     desk, given = console.get_console(request).desk, request.state.form
     said, name, by = require_why(request), request.path_params["name"], console.get_principal(request).name
-    change = PolicyChange(given.get("option", "").strip(), given.get("value", "").strip(), bool(given.get("unset")))
+    change = OptionChange(given.get("option", "").strip(), given.get("value", "").strip(), bool(given.get("unset")))
     stood, history = commands.read_policy(desk.app, desk.settings, desk.routes, name)
     if given.get("seen", "") != build_policy_version(latest := history[:1]):
         if latest and _is_same_change(latest[0], change, said, by):
@@ -184,7 +184,7 @@ def change_policy(request: Request) -> Response:
     return answer_done(request, _build_policy_address(name), f"Policy changed: {change.words}.", undo)
 
 
-class PolicyChange(NamedTuple):
+class OptionChange(NamedTuple):
     """A change of one option of a policy.
 
     Attributes:
@@ -203,7 +203,7 @@ class PolicyChange(NamedTuple):
 
 def _build_policy_undo(
     name: str,
-    change: PolicyChange,
+    change: OptionChange,
     former: Mapping[str, Any] | None,
     history: Sequence[Mapping[str, Any]],
     why: str,
@@ -228,7 +228,7 @@ def build_policy_version(history: Sequence[Mapping[str, Any]]) -> str:
     return f"{history[0]['at']} {history[0]['by']} {history[0]['why']}" if history else ""
 
 
-def _is_same_change(last: Mapping[str, Any], change: PolicyChange, said: str, by: str) -> bool:
+def _is_same_change(last: Mapping[str, Any], change: OptionChange, said: str, by: str) -> bool:
     """Return whether the last change is the requested one: the form was sent twice."""
     done = change.option in (last["unset"] if change.unset else last["set"])
     return done and (last["why"], last["by"]) == (said, by)
