@@ -17,7 +17,7 @@ UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-
 ELEMENTS = frozenset(
     re.findall(
         r"\w+",
-        "a b bdi body button br circle code datalist dd del details div dl dt fieldset footer form h1 h2 h3 head "
+        "a aside b bdi body button br circle code datalist dd del details div dl dt fieldset footer form h1 h2 h3 head "
         "header html i input ins kbd label legend li link main mark meta nav noscript ol option p path pre script "
         "section select small span summary svg symbol table tbody td textarea th thead time title tr ul use",
     )
