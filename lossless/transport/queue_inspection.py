@@ -39,17 +39,17 @@ def find_messages(channel: Any, queue: str) -> Iterator[MessageSighting]:
     lists = [channel.list_key(queue, step).encode() for step in channel.priority_steps]
     for _ in range(2):
         for name in lists:
-            for entry in _read_pieces(client, name):
+            for entry in read_pieces(client, name):
                 yield MessageSighting(entry, "queue")
         for name in channel.aside_lists(queue):
-            for entry in _read_pieces(client, name.encode()):
+            for entry in read_pieces(client, name.encode()):
                 yield MessageSighting(entry, "aside")
         for owner in client.hkeys(channel.keys.owners):
             for _, entry in client.hscan_iter(channel.keys.taken(bytes_to_str(owner)), count=SCANNED):
                 key, _, raw = entry.partition(b"\0")
                 if key in lists:
                     yield MessageSighting(raw, "taken")
-        for entry, due in _read_waiting(client, channel.keys.waiting(queue)):
+        for entry, due in read_waiting(client, channel.keys.waiting(queue)):
             yield MessageSighting(entry.partition(b"\0")[2], "waiting", float(due))
 
 
@@ -73,7 +73,8 @@ def sample_set_aside(channel: Any, most: int) -> Iterator[tuple[str, int, list[b
             yield member.partition("\0")[0], length, first if length <= most else first[: most - most // 2] + last
 
 
-def _read_waiting(client: Any, name: str) -> Iterator[tuple[bytes, float]]:
+def read_waiting(client: Any, name: str) -> Iterator[tuple[bytes, float]]:
+    """Yield the stored messages of a sorted set, and when each is due."""
     # The last due in front: what is due meanwhile leaves at the other end, and what is joined keeps its place, which a
     # scan would not see if it is made anew behind it.
     start = 0
@@ -82,7 +83,8 @@ def _read_waiting(client: Any, name: str) -> Iterator[tuple[bytes, float]]:
         start += SCANNED
 
 
-def _read_pieces(client: Any, name: bytes) -> Iterator[bytes]:
+def read_pieces(client: Any, name: bytes) -> Iterator[bytes]:
+    """Yield the messages of a list."""
     # From the end where messages are put: what is taken meanwhile is taken from the other, and nothing is passed over.
     start, size = 0, 10
     while entries := client.lrange(name, start, start + size - 1):

@@ -57,6 +57,9 @@ RELEASE_EARLY = _load_script("release_early")
 # Gates: how many messages pass a shut one.
 ADMIT_MESSAGES = _load_script("admit_messages")
 
+# The replacement of a message where it is.
+REPLACE_MESSAGE = _load_script("replace_message")
+
 # The weight of a queue.
 WEIGH_QUEUE = _load_script("weigh_queue")
 
