@@ -233,6 +233,10 @@ class EditRefused(BridgeError):
     """A dead letter cannot be sent back with the edited value; nothing was sent."""
 
 
+class ErasureRefused(BridgeError):
+    """A person cannot be erased as requested; nothing was erased."""
+
+
 class RedriveRefused(BridgeError):
     """A range of a topic cannot be sent again as requested; nothing was sent."""
 

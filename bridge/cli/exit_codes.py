@@ -102,6 +102,14 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         AGAIN: "Kafka or Redis stopped answering, or another process carries out the plan: it continues later",
         INTERRUPTED: "Ctrl-C stopped the plan, which can be continued",
     },
+    "erase": {
+        OK: "it is erased, or with `--plan` the certificate is printed",
+        FAULTS: "nothing was erased: deliveries have not ended, a key is halted, a plan awaits a second person, an "
+        "option or the settings are wrong, or the answer was no",
+        NOT_FOUND: f"a server or the database does not answer, there is no database, the extra is not installed, "
+        f"{_NO_TERMINAL}, {_CANNOT_BEGIN}",
+        BAD: "something remains that a later run erases: the certificate says what and when",
+    },
     "demo": {
         OK: "with `--once` every record has ended, or without it Ctrl-C ended the demo",
         FAULTS: "with `--once` some records have not ended, or a process of the demo failed",

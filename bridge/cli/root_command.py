@@ -10,6 +10,7 @@ from bridge.cli.command_io import OK, USAGE
 from bridge.cli.command_options import AppOption, FormatOption, LevelOption, LogFormat, LogLevel, SignpostGroup
 from bridge.cli.deadletters.deadletters_command import DEADLETTERS_COMMANDS, deadletters, deadletters_group
 from bridge.cli.discard_redrive_commands import discard, redrive
+from bridge.cli.erase_command import erase
 from bridge.cli.exit_codes import EXIT_CODES, add_commands, build_help
 from bridge.cli.halt_policy_commands import halt, policy, resume
 from bridge.cli.inspection_commands import audit, check, find, status, topics
@@ -18,7 +19,7 @@ from bridge.settings.installed_versions import read_versions
 from bridge.telemetry.otel_sdk import end_exports
 
 #: In the order in which `--help` lists them.
-COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, discard, reset, redrive, demo)
+COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, discard, reset, redrive, erase, demo)
 #: What click raises for every option and argument that is wrong; Typer names only its subclass.
 _WrongUse: Final[Any] = typer.BadParameter.__base__
 

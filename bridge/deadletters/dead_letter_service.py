@@ -20,6 +20,8 @@ from bridge.deadletters.db.plan_rows import OverPlans
 from bridge.deadletters.db.row_scope import RowScope
 from bridge.deadletters.editing.letter_edit import LetterEditor
 from bridge.deadletters.editing.shadow_replay import ShadowReplay
+from bridge.deadletters.erasure.person_data import PersonSearch
+from bridge.deadletters.erasure.person_erasure import PersonErasure
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.inspection.group_details import GroupCauses, GroupDetails, GroupVersions
 from bridge.deadletters.inspection.letter_file import LetterTransfers
@@ -30,6 +32,7 @@ from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.letter_traits import GroupTraits
 from bridge.deadletters.masking.masked_edit import MaskedDifferences, MaskedEditor
 from bridge.deadletters.masking.masked_lists import MaskedLists
+from bridge.deadletters.model.erasure_subject import ErasureSubject
 from bridge.deadletters.model.letter_scope import EVERYTHING, LetterScope
 from bridge.deadletters.model.payload_codec import PayloadCodec
 from bridge.deadletters.replay.copy_action import LetterCopies
@@ -38,6 +41,7 @@ from bridge.deadletters.replay.plan_progress import PlanProgressReader
 from bridge.deadletters.replay.plan_service import PlanService
 from bridge.deadletters.replay.redrive_plan import RedrivePlanner
 from bridge.deadletters.replay.replay_outcomes import UnknownOutcomes
+from bridge.errors import ErasureRefused
 from bridge.handler_routes import Routes
 from bridge.settings import Settings
 
@@ -216,6 +220,17 @@ class DeadLetterService:
     def redrive(self) -> RedrivePlanner:
         """Return the redrives of source topics."""
         return RedrivePlanner(self.settings, self.routes, self.database)
+
+    def erasure(self, subject: ErasureSubject) -> PersonErasure:
+        """Return the erasure of a person, for accounts without a scope: it reaches all letters.
+
+        Raises:
+            ErasureRefused: the account has a scope.
+        """
+        if self.scope:
+            raise ErasureRefused("An account with a scope erases nobody: the person's letters may be of others.")
+        search = PersonSearch(self.app, self.settings, self.routes, self.database, subject)
+        return PersonErasure(search, self.plans)
 
     @property
     def users(self) -> Users:

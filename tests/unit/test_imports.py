@@ -43,7 +43,7 @@ DESK: Final = (
     {"recorder"},
     {"dead_letter_service"},
     {"masking"},
-    {"accounts", "alarms", "editing"},
+    {"accounts", "alarms", "editing", "erasure"},
     {"replay"},
     {"inspection"},
     {"db"},

@@ -20,7 +20,10 @@ PAGES: Final = (
     *("docs/reference/glossary.md", "docs/reference/headers.md"),
     *("CHANGELOG.md", "docs/performance/sizing.md", "docs/concepts/comparison.md", "docs/concepts/ledger.md"),
     *("docs/tutorials/existing-celery-app.md", "docs/tutorials/quickstart.md"),
-    *(f"docs/how-to/{page}.md" for page in ("console", "dead-letters", "fix-dead-letters", "redrive")),
+    *(
+        f"docs/how-to/{page}.md"
+        for page in ("console", "dead-letters", "erase-a-person", "fix-dead-letters", "redrive")
+    ),
     *(f"docs/how-to/{page}.md" for page in ("dead-letter-store", "publish-messages", "reply-to-callers")),
     *(f"docs/how-to/{page}.md" for page in ("migrate-from-a-consumer", "upgrade", "webhooks", "write-handlers")),
     *(

@@ -5,7 +5,7 @@ and advice for each of its errors.
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError, StatementError
 
-from bridge.deadletters.db import database_engine, schema_migration
+from bridge.deadletters.db import database_engine, file_rewrite, schema_migration
 from bridge.deadletters.db.audit_rows import RequestClaim
 from bridge.deadletters.db.database_engine import describe_lock_holder
 from bridge.deadletters.db.row_scope import SCOPE_OPTION, RowScope, narrow_execution
@@ -212,6 +212,20 @@ class Database:
             connection = connection.execution_options(desk_writes=True, desk_claim=self._claim, **self._options)
             with connection.begin():
                 yield connection
+
+    def rewrite(self, tables: Iterable[str]) -> list[str]:
+        """Rewrite the files, so that they have no bytes of deleted rows; return what remains, a sentence each.
+
+        Every other process waits meanwhile.
+
+        Parameters:
+            tables: those with deleted or changed rows.
+
+        Raises:
+            DeskUnavailable: the database did not do it: another process reads or writes for too long.
+        """
+        with self._explained("rewritten"):
+            return file_rewrite.rewrite_files(self._engine, tables)
 
     @contextmanager
     def _explained(self, doing: str) -> Iterator[None]:

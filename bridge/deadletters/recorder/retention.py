@@ -3,6 +3,7 @@
 A crash between the two archives a letter twice; an import takes each letter once.
 """
 
+import fcntl
 import gzip
 import logging
 import os
@@ -65,6 +66,8 @@ class LetterArchive:
     def _write(self, part: bytes) -> None:
         if self._file is None:
             self._file = _made(self.path)
+            # Until its end: `bridge erase`, which replaces files, waits for it.
+            fcntl.flock(self._file, fcntl.LOCK_EX)
         before = os.fstat(self._file).st_size
         try:
             left = memoryview(part)
