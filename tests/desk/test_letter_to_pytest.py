@@ -1,5 +1,6 @@
 """`bridge deadletters show 1 --pytest`: the file fails on the old code and passes on the fixed one, or says why not."""
 
+import ast
 import importlib
 import json
 import os
@@ -212,6 +213,28 @@ def test_another_failure_is_not_taken_for_the_letters_own(shop: Shop):
     assert "here it fails in another way: KeyError at " in said
 
 
+BREAKS_OUT = '""";open("ran","w");"""'
+
+
+@pytest.mark.parametrize("error", [None, type(f"E\\{BREAKS_OUT}\nopen('ran', 'w')\r\x1b[2J", (Exception,), {})("no")])
+def test_no_text_of_a_record_is_code_of_the_file(shop: Shop, error: BaseException | None):
+    shop.record("charge", {"lines": [], "customer": {"country": "CH"}, f"card_{BREAKS_OUT}": "1"}, error)
+    text, said = shop.show(DEADLETTERS_MASK="orders: card_*")
+    docstring, *body = ast.parse(text).body
+    assert isinstance(docstring, ast.Expr)
+    assert "open(" in ast.unparse(docstring)
+    assert not any(isinstance(each, ast.Expr) for each in body)
+    assert "\x1b" not in text + said
+
+
+def test_the_test_of_a_letter_without_a_handler_is_skipped(shop: Shop):
+    shop.record("charge", ORDER)
+    del shop.app.tasks["dead_shop.handlers.charge"]
+    text, said = shop.show()
+    assert "dead_shop.handlers.charge is no handler of this app" in said
+    assert "1 skipped" in shop.run_pytest(text.replace("dead_shop.handlers.charge", "dead_shop.handlers.gone"))
+
+
 def _connect_in_c(message: Message) -> None:
     import psycopg
 
@@ -285,6 +308,15 @@ def test_trials_are_bounded():
     assert len(tried) == 5
     assert not smaller.is_least
     assert smaller.value.count(b"z") > 30
+
+
+@pytest.mark.parametrize(
+    "value", [json.dumps([*range(100_000, 130_000)]).encode(), b'"' + b"z" * 300_000 + b'"', b"\xff" * 300_000]
+)
+def test_a_reduction_ends_in_time_whatever_the_size_of_the_value(value: bytes):
+    begun = time.monotonic()
+    assert not ValueMinimizer(lambda tried: False, seconds=0.2).reduce(value).is_least
+    assert time.monotonic() - begun < 3
 
 
 def test_a_run_that_tells_nothing_but_lives_is_ended_in_time():

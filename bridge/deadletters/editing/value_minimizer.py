@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.model import exact_json
@@ -37,9 +38,9 @@ class ValueMinimizer:
 
     def __init__(self, fails: Fails, trials: int = TRIALS, seconds: float = SECONDS) -> None:
         self._fails, self._trials, self._until = fails, trials, time.monotonic() + seconds
+        #: By digest of a candidate, since values may be large.
         self._known: dict[bytes, bool] = {}
         self._best = b""
-        self._is_spent = False
 
     def reduce(self, value: bytes) -> SmallerValue:
         """Return the least value that still fails: of JSON with fewer members, items and characters; else fewer bytes.
@@ -49,22 +50,31 @@ class ValueMinimizer:
         """
         self._best = value
         try:
+            self._reduce_any(value)
+        except TimeoutError:
+            return SmallerValue(self._best, False)
+        return SmallerValue(self._best, True)
+
+    def _reduce_any(self, value: bytes) -> None:
+        try:
             self._reduce_tree(exact_json.parse_json(value), value)
         except (NoJson, RecursionError):
             self._reduce_bytes(value)
-        return SmallerValue(self._best, not self._is_spent)
 
     def _try(self, candidate: bytes) -> bool:
-        if len(candidate) >= len(self._best) or self._is_spent:
+        # What makes the candidates takes time too: the steps of a large value are as many as its characters.
+        if time.monotonic() > self._until:
+            raise TimeoutError
+        if len(candidate) >= len(self._best):
             return False
-        if candidate not in self._known:
-            if len(self._known) >= self._trials or time.monotonic() > self._until:
-                self._is_spent = True
-                return False
-            self._known[candidate] = self._fails(candidate)
-        if self._known[candidate]:
+        name = blake2b(candidate, digest_size=16).digest()
+        if name not in self._known:
+            if len(self._known) >= self._trials:
+                raise TimeoutError
+            self._known[name] = self._fails(candidate)
+        if self._known[name]:
             self._best = candidate
-        return self._known[candidate]
+        return self._known[name]
 
     def _reduce_tree(self, tree: Any, like: bytes) -> None:
         before = None

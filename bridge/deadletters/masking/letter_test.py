@@ -23,7 +23,7 @@ from bridge.deadletters.model.failure_group import FailureGroup, compute_cause_f
 from bridge.deadletters.model.letter_view import LetterView
 from bridge.formats.delivery import Message
 from bridge.formats.failure import Failure
-from bridge.formats.text_forms import format_count
+from bridge.formats.text_forms import format_count, make_printable
 
 #: The longest message that a test compares; a longer one, or one that changes, is not compared.
 LONGEST_MESSAGE: Final = 300
@@ -92,12 +92,12 @@ class _LetterTestMaker:
 
     def make(self) -> LetterTest:
         it, original = self._letter.listed, self._letter.to_message()
-        why_not = self._why_not_run() or self._why_not_reproduced(original)
+        why_not = make_printable(self._why_not_run() or self._why_not_reproduced(original))
         message: Message | None = self._mask_plainly(original)
         if not why_not:
             message = self._mask(original)
             if message is None:
-                why_not = f"it fails only with what is masked here ({', '.join(self._masked())})"
+                why_not = make_printable(f"it fails only with what is masked here ({', '.join(self._masked())})")
             else:
                 self._said = self._find_message(message)
                 message = self._reduce(message)
@@ -208,11 +208,11 @@ class _LetterTestMaker:
     def _write(self, message: Message | None, why_not: str) -> Iterator[str]:
         it = self._letter.listed
         place = f" at {it.place}" if it.place else ""
-        yield f'"""Dead letter {it.id}, {it.name}: {it.error_class}{place}.'
+        yield f'"""Dead letter {it.id}, {_quote(f"{it.name}: {it.error_class}{place}")}.'
         yield ""
         yield f"Written by `bridge deadletters show {it.id} --pytest`."
         if masked := self._masked():
-            yield f"Masked: {', '.join(masked)}."
+            yield f"Masked: {_quote(', '.join(masked))}."
         if not why_not:
             yield "The value is cut to what fails in the same way: add what a fixed handler needs besides."
         yield '"""'
@@ -242,12 +242,17 @@ class _LetterTestMaker:
             yield "from tasks import Message, app"
             yield "from tasks.testing import outcome"
             yield ""
-            yield f"handler = app.tasks[{self._letter.listed.handler!r}]"
+            yield f"handler = app.tasks.get({self._letter.listed.handler!r})"
             return
         module, name = found
         yield f"from {module} import {name}" + ("" if name == "handler" else " as handler")
         yield "from tasks import Message"
         yield "from tasks.testing import outcome"
+
+
+def _quote(text: str) -> str:
+    """Return a text of a record as a part of a docstring, which it cannot end: any program may have written it."""
+    return make_printable(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _replace_hidden(hidden: HiddenParts, turn: int, like: bytes) -> bytes:
