@@ -57,6 +57,17 @@ def test_a_number_beyond_doubles_is_copied_digit_by_digit_and_a_string_without_i
     assert copied("EUR") == "EUR"
 
 
+def test_a_field_of_a_value_leads_to_the_letters_that_have_it_too(copies, lies):
+    page, _ = copies
+    link = page.get_by_role("link", name="Letters with this field")
+    assert not link.is_visible()
+    page.get_by_text("EUR").click()
+    with page.expect_navigation():
+        link.click()
+    assert "currency=EUR" in page.locator(".head .chips").inner_text()
+    assert page.locator(f'table.letters a[href^="/letters/{lies.total}?"]').count() == 1
+
+
 def test_all_of_a_value_is_folded_and_unfolded_by_a_button(copies):
     page, _ = copies
     page.get_by_role("button", name="Fold all", exact=True).click()

@@ -18,6 +18,8 @@
   const isSeen = line => { for (let at = over(line); at; at = at.parentElement.closest("details")) if (!at.open) return false; return true; };
   const depth = line => { let found = 0; for (let at = above(line); at; at = above(at)) found++; return found; };
   const steps = line => line ? [...steps(above(line)), ...("k" in line.dataset ? [line.dataset.k] : [])] : [];
+  // The names of a field as a filter has them: list items have none.
+  const names = line => line ? [...names(above(line)), ...(line.querySelector(".k") ? [line.dataset.k] : [])] : [];
   const pointer = line => steps(line.classList.contains("z") ? line.parentElement.firstElementChild : line)
     .map(step => "/" + step.replaceAll("~", "~0").replaceAll("/", "~1")).join("");
   const value = line => {
@@ -54,6 +56,11 @@
       bar.querySelector("[data-do=path]").disabled = !path;
       const button = bar.querySelector("[data-do=value]");
       button.disabled = cut;
+      const letters = bar.querySelector(".letters"), name = names(line);
+      if (letters) {
+        letters.hidden = cut || isBlock(line) || line.classList.contains("z") || !name.length || name.some(each => !each || each.includes("="));
+        if (!letters.hidden) letters.href = `${letters.dataset.to}&value=${encodeURIComponent(`${name.join(".")}=${value(line)}`)}`;
+      }
       button.title = cut ? "It goes on in another part: download it" : "";
     };
     const fold = open => { for (const each of tree.querySelectorAll("details")) each.open = open || each === tree.firstElementChild; };
