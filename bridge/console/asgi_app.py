@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from bridge.console import console, thread_pools
+from bridge.console import console, shown_zone, thread_pools
 from bridge.console.api import api_endpoint, problem_details
 from bridge.console.auth import authentication
 from bridge.console.auth.authorization import ANONYMOUS, Principal, check_scope, find_role_refusal
@@ -149,6 +149,7 @@ def _build_endpoint(page: PageRoute) -> Callable[[Request], Awaitable[Response]]
 def _guard_page(page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         request.state.page = page
+        shown_zone.set_zone(shown_zone.find_zone(request.cookies.get(shown_zone.ZONE_COOKIE, "")))
         try:
             return await allowed(request)
         except (HTTPException, BridgeError):

@@ -18,7 +18,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from bridge.console import template_filters
+from bridge.console import shown_zone, template_filters
 from bridge.console.audit_cache import AuditCache, NarrowedAuditCache
 from bridge.console.auth import permissions
 from bridge.console.auth.authorization import ANONYMOUS, MaskAccess, Principal
@@ -108,6 +108,7 @@ def _build_environment() -> Environment:
         "clock": template_filters.format_time,
         "written": template_filters.format_iso_time,
         "ago": template_filters.format_age,
+        "zone": shown_zone.name_current_zone,
     }
     made.globals |= {"error": template_filters.describe_error, "static": build_static_address}
     made.globals |= {"once": lambda: secrets.token_urlsafe(16), "token": lambda: secrets.token_urlsafe(32)}
@@ -239,6 +240,7 @@ class Console:
         pending = PendingConfirmation(request, get_principal(request), self.clock())
         route = getattr(request.state, "page", None)
         around |= {"confirmation": pending.take, "help": route and find_help(route.path)}
+        around |= {"zone_key": str(shown_zone.get_zone())}
         around |= {"at": _get_current_address(request), "typed": get_typed_values(request)}
         body = made.render(console=self, now=self.clock(), **(around | values))
         answer = HTMLResponse(body, status)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
+from bridge.console import shown_zone
 from bridge.deadletters.model.letter_view import LetterLine
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -173,7 +174,7 @@ def _named(character: str) -> Markup:
 
 
 def format_time(at: int | None, now: int | None = None, *, ms: bool = False) -> Markup:
-    """Return a time in UTC, with the date unless it is today: `02:47:01`.
+    """Return a time in the zone that the page shows, with the date unless it is today: `02:47:01`.
 
     Parameters:
         at, now: ms since the epoch.
@@ -182,15 +183,16 @@ def format_time(at: int | None, now: int | None = None, *, ms: bool = False) -> 
     if at is None:
         return DASH
     try:
-        moment = datetime.fromtimestamp(at / 1000, UTC)
+        utc = datetime.fromtimestamp(at / 1000, UTC)
+        moment = utc.astimezone(zone := shown_zone.get_zone())
     except (OverflowError, ValueError, OSError):
         # Producers may write any number as a record's time.
         return Markup('<span title="no time that a calendar has">{} ms</span>').format(at)
-    today = now is not None and datetime.fromtimestamp(now / 1000, UTC).date() == moment.date()
+    today = now is not None and datetime.fromtimestamp(now / 1000, zone).date() == moment.date()
     words = f"{moment:%H:%M:%S}" if today else f"{moment:%d %b %Y %H:%M:%S}"
     words += f".{at % 1000:03}" if ms else ""
-    iso = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, f"{moment:%Y-%m-%d %H:%M:%S} UTC", words)
+    iso = utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, f"{utc:%Y-%m-%d %H:%M:%S} UTC", words)
 
 
 def format_iso_time(iso: str, now: int | None = None) -> Markup:

@@ -1,8 +1,10 @@
 """Charts as SVG: strips of the last hour and day, bars of counts, and a bar of shares (pure)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, NamedTuple
+
+from bridge.console import shown_zone
 
 #: The chart of hours: a slot for each hour, with a gap between two bars.
 BARS_HEIGHT: Final = 24.0
@@ -144,7 +146,8 @@ class StripChart(NamedTuple):
 
     def describe_bar(self, strip: Strip, at: int) -> str:
         """Return a bar in words, as the script says the one under the pointer: `02:59 UTC: 10`."""
-        return f"{_format_clock(self.first + at * self.unit)} UTC: {strip.counts[at]:,}"
+        begin = self.first + at * self.unit
+        return f"{_format_clock(begin)} {shown_zone.name_zone(begin)}: {strip.counts[at]:,}"
 
 
 def build_hour_chart(status: Status, now: int, scope: Mapping[str, str] = NO_SCOPE) -> StripChart | None:
@@ -282,4 +285,4 @@ def _parse_ms(iso: str) -> int:
 
 
 def _format_clock(at: int) -> str:
-    return f"{datetime.fromtimestamp(at / 1000, UTC):%H:%M}"
+    return f"{datetime.fromtimestamp(at / 1000, shown_zone.get_zone()):%H:%M}"

@@ -1,6 +1,7 @@
 """The tables of the addresses of pages, each with its role, and of the live pages: the console answers no other."""
 
 from collections.abc import Callable
+from datetime import UTC
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -8,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from bridge.console import console
+from bridge.console import console, shown_zone
 from bridge.console.auth import authentication
 from bridge.console.auth import permissions as may
 from bridge.console.auth.authorization import Principal, ScopeRule
@@ -69,6 +70,9 @@ def stream_events(request: Request) -> Response:
     # Viewers who see the same share a snapshot.
     who = console.get_principal(request)
     name = f"{of} masked" if masks else of
+    if (zone := shown_zone.get_zone()) is not UTC:
+        # A snapshot is made in the context of a request, with its zone.
+        name = f"{name} {zone}"
     if who.scope:
         # A plan without letters is shown to its maker alone.
         name = f"{name} {who.scope!r} {who.name}"

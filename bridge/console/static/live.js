@@ -7,7 +7,7 @@
   let source = null, pause = 1000, held = false, waiting = {}, over = false, later = 0, silent = 0, away = 0;
   let last = new Date();
 
-  const clock = () => last.toISOString().slice(11, 19);
+  const clock = () => zoned(last, {hour: "2-digit", minute: "2-digit", second: "2-digit"});
   const say = (words, stale) => {
     if (!sign || sign.dataset.words === words) return;
     sign.dataset.words = words;
@@ -16,7 +16,7 @@
     sign.querySelector(".word").textContent = words;
   };
   const stale = () => {
-    say(`Not live since ${clock()} UTC, trying again`, true);
+    say(`Not live since ${clock()}, trying again`, true);
     for (const each of document.querySelectorAll("[data-number]")) each.classList.add("old");
   };
   const show = parts => {
