@@ -4,8 +4,7 @@ What a model checker does, on small bounds: all states that the steps and the fa
 so that what is found wrong is told by the shortest way to it.
 """
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -54,50 +53,53 @@ def visit(
     Raises:
         Broken: with the shortest way to it.
     """
-    before: dict[S, tuple[S, str] | None] = {start: None}
-    backward: dict[S, list[S]] = {}
-    todo, steps, ends = deque([start]), 0, []
-    while todo:
-        state = todo.popleft()
+    # A state is hashed once for each step that leads to it: that takes most of the time. All else goes by its number.
+    numbers: dict[S, int] = {start: 0}
+    states, before = [start], [(-1, "")]
+    backward: list[list[int]] = [[]]
+    steps, ends = 0, []
+    for at, state in enumerate(states):
         if (why := wrong(state)) is not None:
-            raise Broken(_told(why, state, before))
+            raise Broken(_told(why, at, states, before))
         if is_end(state):
-            ends.append(state)
-        for step in steps_of(state):
+            ends.append(at)
+        for name, after, fault in steps_of(state):
             steps += 1
-            if step.after not in before:
-                if len(before) >= most:
+            number = numbers.setdefault(after, len(states))
+            if number == len(states):
+                if number >= most:
                     raise AssertionError(f"more than {most} states: give the model smaller bounds")
-                before[step.after] = (state, step.name)
-                todo.append(step.after)
-            if not step.fault:
-                backward.setdefault(step.after, []).append(state)
-    _end_in_reach(before, backward, ends)
-    return Visited(len(before), steps, len(ends))
+                states.append(after)
+                before.append((at, name))
+                backward.append([])
+            if not fault:
+                backward[number].append(at)
+    if (lost := _find_lost(backward, ends)) is not None:
+        raise Broken(_told("from here nothing leads to an end", lost, states, before))
+    return Visited(len(states), steps, len(ends))
 
 
-def _end_in_reach(before: dict[S, tuple[S, str] | None], backward: dict[S, list[S]], ends: list[S]) -> None:
-    """Each state must lead to an end by itself: what does not is lost, or stands still for ever."""
-    reach, todo = set(ends), list(ends)
+def _find_lost(backward: Sequence[Sequence[int]], ends: Sequence[int]) -> int | None:
+    """The first state that does not lead to an end by itself: it is lost, or stands still for ever."""
+    reach, todo = bytearray(len(backward)), [*ends]
+    for at in ends:
+        reach[at] = True
     while todo:
-        for state in backward.get(todo.pop(), ()):
-            if state not in reach:
-                reach.add(state)
-                todo.append(state)
-    for state in before:
-        if state not in reach:
-            raise Broken(_told("from here nothing leads to an end", state, before))
+        for at in backward[todo.pop()]:
+            if not reach[at]:
+                reach[at] = True
+                todo.append(at)
+    return None if (lost := reach.find(0)) < 0 else lost
 
 
-def _told(why: str, state: S, before: dict[S, tuple[S, str] | None]) -> str:
-    return "\n".join([why, *(f"  {name}" for name in way_to(state, before)), f"  -> {state}"])
+def _told(why: str, at: int, states: Sequence[S], before: Sequence[tuple[int, str]]) -> str:
+    return "\n".join([why, *(f"  {name}" for name in way_to(at, before)), f"  -> {states[at]}"])
 
 
-def way_to(state: S, before: dict[S, tuple[S, str] | None]) -> Iterator[str]:
+def way_to(at: int, before: Sequence[tuple[int, str]]) -> Iterator[str]:
     """The names of the steps that lead to a state, from the start on."""
     names = []
-    at: S = state
-    while (found := before[at]) is not None:
-        at, name = found
+    while at:
+        at, name = before[at]
         names.append(name)
     yield from reversed(names)

@@ -12,7 +12,7 @@ from bridge.ledger.fate_rules import UNSETTLED, Fate, follow_fate
 from tests.model.checker import Step
 from tests.model.faults import faults_of
 from tests.model.person import decide
-from tests.model.world import ENDED, Bounds, Bridge, Message, Parked, Worker, World, published, put
+from tests.model.world import ENDED, Bounds, Bridge, Message, Parked, Worker, World, published, put, sort_workers
 
 #: Makes a step of a name, the world after it, and what becomes of whoever takes it.
 To: TypeAlias = Callable[..., Step[World]]
@@ -21,7 +21,15 @@ RELEASE = "release its name, "
 
 
 def steps_of(world: World, bounds: Bounds) -> Iterator[Step[World]]:
-    """Everything that may happen next."""
+    """Everything that may happen next; workers are equals, and their numbers part no two worlds."""
+    for step in _all_steps(world, bounds):
+        if bounds.workers > 1 and (equals := sort_workers(step.after.workers)) != step.after.workers:
+            yield step._replace(after=step.after._replace(workers=equals))
+        else:
+            yield step
+
+
+def _all_steps(world: World, bounds: Bounds) -> Iterator[Step[World]]:
     for number, bridge in enumerate(world.bridges):
         yield from _bridge(world, bounds, number, bridge)
     yield from _stuck(world)

@@ -179,6 +179,15 @@ def put(items: tuple[T, ...], number: int, item: T) -> tuple[T, ...]:
     return (*items[:number], item, *items[number + 1 :])
 
 
+def sort_workers(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+    """The same workers in one order."""
+    return tuple(sorted(workers, key=_place_of))
+
+
+def _place_of(worker: Worker) -> tuple[Message | tuple[()], str, bool]:
+    return worker.message or (), worker.does, worker.owns
+
+
 def published(world: World, message: Message) -> World:
     """The broker has one message more."""
     return world._replace(queue=tuple(sorted((*world.queue, message))))
