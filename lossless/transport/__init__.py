@@ -22,7 +22,7 @@ Options, in ``broker_transport_options`` (beside kombu's own):
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import redis
@@ -96,7 +96,23 @@ def risks(connection: Any) -> list[str]:
             f"maxmemory-policy is {policy} and maxmemory is 0: nothing is evicted now, but as soon as a maxmemory is "
             "set a full Redis evicts queued messages or the records of finished work (set noeviction)"
         )
+    if unlimited := _unlimited_loss(_info(connection, "replication")):
+        found.append(unlimited)
     return found
+
+
+def _unlimited_loss(replication: Mapping[str, Any]) -> str | None:
+    """Return that a master takes writes without its replicas, a sentence; None if it does not, or has none (pure)."""
+    replicas = int(replication.get("connected_slaves", 0))
+    # Redis reports how many replicas are good only if it needs some of them to write.
+    if replication.get("role") != "master" or not replicas or "min_slaves_good_slaves" in replication:
+        return None
+    has = f"{replicas} replica{'s' * (replicas > 1)}"
+    return (
+        f"min-replicas-to-write is 0, and this master has {has}: frozen, or cut off from them, it still takes "
+        "messages, and a failover loses these (set min-replicas-to-write 1: then it takes none after "
+        "min-replicas-max-lag seconds)"
+    )
 
 
 def eviction_risk(connection: Any) -> str | None:

@@ -40,6 +40,7 @@ def test_the_master_is_killed_under_load_and_nothing_is_lost(guarded: Stack, sen
     for key in (b"a", b"b", b"c"):
         placed += guarded.produce("keyed", *({"id": number} for number in range(40)), key=key)
     eventually(lambda: len(guarded.done()) > 50, 30, "work is under way")
+    assert "Redis: min-replicas-to-write is 0" in command(guarded, "check", code=None)
     sentinel.cut_replication()
     lost = len(guarded.done()) + 50
     eventually(lambda: len(guarded.done()) > lost, 30, "the replica lacks some of it")

@@ -14,6 +14,7 @@ from kombu import Connection, Consumer, Queue
 from lossless import transport
 from lossless.transport.message_gates import MessageGates
 from tests.lossless.harness import Broker, wait_until
+from tests.servers.redis import RedisServer
 
 
 @pytest.fixture
@@ -324,6 +325,17 @@ def test_risks_are_named(broker: Broker, connection: Connection) -> None:
     assert transport.risks(connection) == [transport.eviction_risk(connection)]
     broker.client.config_set("maxmemory", 0)
     broker.client.config_set("maxmemory-policy", "noeviction")
+
+
+def test_a_master_that_takes_writes_without_its_replicas_is_a_risk(broker: Broker, connection: Connection) -> None:
+    with RedisServer(appendfsync="everysec") as replica, replica.client() as client:
+        client.replicaof("127.0.0.1", str(broker.server.port))
+        wait_until(lambda: broker.client.info("replication")["connected_slaves"] == 1)
+        (risk,) = transport.risks(connection)
+        assert risk.startswith("min-replicas-to-write is 0, and this master has 1 replica: ")
+        broker.client.config_set("min-replicas-to-write", 1)
+        assert transport.risks(connection) == []
+        broker.client.config_set("min-replicas-to-write", 0)
 
 
 @pytest.mark.parametrize("options", [{"dead_after": 0}, {"ack_emulation": False}, {"take_limit": -1}])
