@@ -1,6 +1,8 @@
 """`bridge deadletters show 1 --pytest`: the file fails on the old code and passes on the fixed one, or says why not."""
 
 import ast
+import asyncio
+import ctypes
 import importlib
 import json
 import os
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -245,11 +248,21 @@ def _write(message: Message) -> None:
     Path(message.topic).write_text("written")
 
 
+def _fork_in_c(message: Message) -> None:
+    if ctypes.CDLL(None).fork() == 0:
+        time.sleep(20)
+        os._exit(0)
+
+
 OUTSIDE: dict[str, Callable[[Message], object]] = {
     "a connection of a C library": _connect_in_c,
     "a file": _write,
     "a program": lambda message: subprocess.run(["true"]),
     "a deleted file": lambda message: os.remove(message.topic),
+    "another process": _fork_in_c,
+    "a signal": lambda message: ctypes.CDLL(None).kill(os.getppid(), 0),
+    "a signal to a group": lambda message: os.killpg(os.getppid(), 0),
+    "a signal to a thread": lambda message: ctypes.CDLL(None).tgkill(os.getppid(), os.getppid(), 0),
 }
 
 
@@ -261,6 +274,18 @@ def test_a_trial_leaves_nothing_outside(run: Callable[[Message], object], tmp_pa
     ended = HandlerSandbox(run).run(Message(str(kept), 0, 1))
     assert ended.refused
     assert kept.read_text() == "as before"
+
+
+@pytest.mark.skipif(not is_sealed_by_kernel(), reason="the kernel's filter is Linux's")
+def test_a_trial_has_threads_and_an_event_loop():
+    def run(message: Message) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            found = [*pool.map(len, ["a", "bc"])]
+        raise ValueError(found, asyncio.run(asyncio.sleep(0.01, "waited")))
+
+    failure = HandlerSandbox(run).run(Message("orders", 0, 1)).failure
+    assert failure is not None
+    assert failure.error_message == "([1, 2], 'waited')"
 
 
 def test_a_trial_ends_in_time_and_within_its_memory():

@@ -45,6 +45,7 @@ _REFUSED_EVENTS: Final[Mapping[str, tuple[str, int]]] = {
     "os.fork": ("another process", -1),
     "os.forkpty": ("another process", -1),
     "os.kill": ("a signal to process", 0),
+    "os.killpg": ("a signal to processes of group", 0),
     "os.remove": ("the deletion of", 0),
     "os.rmdir": ("the deletion of", 0),
     "os.rename": ("another name for", 0),

@@ -1,6 +1,7 @@
 """A kernel filter (seccomp of Linux) that ends a process at a system call that leaves it or changes files."""
 
 import ctypes
+import os
 import platform
 import sys
 from typing import Final, NamedTuple
@@ -11,9 +12,10 @@ class _Machine(NamedTuple):
 
     Attributes:
         refused: calls that connect, listen, start a program, or change, rename, delete or make a file; queues, shared
-            memory and other processes; io_uring, which would do all of it unseen.
+            memory, other processes and signals to them; io_uring, which would do all of it unseen.
         opening: calls that open a file, with the offset of their flags in the kernel's record.
-        socket, sendto: the calls that are looked at: sockets that need no connection, data with an address.
+        socket, sendto, clone, tgkill: the calls that are looked at: sockets that need no connection, data with an
+            address, threads and processes, signals to threads of this process and of others.
     """
 
     arch: int
@@ -21,6 +23,8 @@ class _Machine(NamedTuple):
     opening: tuple[tuple[int, int], ...]
     socket: int
     sendto: int
+    clone: int
+    tgkill: int
 
 
 _MACHINES: Final = {
@@ -29,27 +33,40 @@ _MACHINES: Final = {
         (
             *(42, 49, 50, 59, 322, 307, 76, 77, 85, 82, 264, 316, 87, 263, 83, 258, 84, 86, 265, 88, 266, 133, 259),
             *(90, 91, 268, 452, 92, 93, 94, 260, 132, 235, 261, 280, 188, 189, 190, 197, 198, 199),
-            *(29, 64, 68, 240, 101, 311, 425, 437),
+            *(29, 64, 68, 240, 101, 311, 425, 437, 57, 58, 62, 129, 200, 297, 424),
         ),
         ((2, 24), (257, 32)),
         41,
         44,
+        56,
+        234,
     ),
     "aarch64": _Machine(
         0xC00000B7,
         (
             *(203, 200, 201, 221, 281, 269, 45, 46, 38, 276, 35, 34, 37, 36, 33),
             *(52, 53, 452, 54, 55, 88, 5, 6, 7, 14, 15, 16, 194, 190, 186, 180, 117, 271, 425, 437),
+            *(129, 130, 138, 240, 424),
         ),
         ((56, 32),),
         198,
         206,
+        220,
+        131,
     ),
 }
 #: Opens for writing, whatever else: O_WRONLY, O_RDWR, O_CREAT, O_TRUNC of Linux.
 _KERNEL_WRITES: Final = 0x243
+#: A thread of the same process (CLONE_THREAD of Linux).
+_THREAD: Final = 0x10000
+#: The call that hides its flags from a filter, on both processors: without it, the C library makes threads by `clone`.
+_CLONE3: Final = 435
+#: The mark of a third instruction set of x86-64 (x32), with the same architecture and other numbers.
+_X32: Final = 0x40000000
 _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
+#: There is no such call (ENOSYS).
+_MISSING: Final = 0x00050000 | 38
 
 
 def is_sealed_by_kernel() -> bool:
@@ -86,7 +103,8 @@ def _write_filter(machine: _Machine) -> list[bytes]:
     load, keep_bits, equal, any_bit, give = 0x20, 0x54, 0x15, 0x45, 0x06
     # Another instruction set of the same processor: its numbers are others.
     found = [instruction(load, 4), instruction(equal, machine.arch, 1, 0), instruction(give, _KILL)]
-    found.append(instruction(load, 0))
+    found += [instruction(load, 0), instruction(any_bit, _X32, 0, 1), instruction(give, _KILL)]
+    found += [instruction(equal, _CLONE3, 0, 1), instruction(give, _MISSING)]
     for number in machine.refused:
         found += [instruction(equal, number, 0, 1), instruction(give, _KILL)]
     for number, flags in machine.opening:
@@ -99,4 +117,10 @@ def _write_filter(machine: _Machine) -> list[bytes]:
     # Data on a connected socket: the address is NULL.
     found += [instruction(equal, machine.sendto, 0, 6), instruction(load, 48), instruction(equal, 0, 0, 2)]
     found += [instruction(load, 52), instruction(equal, 0, 1, 0), instruction(give, _KILL), instruction(give, _ALLOW)]
+    # A thread; another process would outlive the run.
+    found += [instruction(equal, machine.clone, 0, 4), instruction(load, 16)]
+    found += [instruction(any_bit, _THREAD, 1, 0), instruction(give, _KILL), instruction(give, _ALLOW)]
+    # A signal within this process, as of `abort`.
+    found += [instruction(equal, machine.tgkill, 0, 4), instruction(load, 16)]
+    found += [instruction(equal, os.getpid(), 1, 0), instruction(give, _KILL), instruction(give, _ALLOW)]
     return [*found, instruction(give, _ALLOW)]
