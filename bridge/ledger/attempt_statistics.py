@@ -4,7 +4,7 @@ They have recent successes and failures, and dead letters that Kafka refuses. Co
 bridge/ledger/delivery_counts.py. The keys do not name the Kafka cluster, so they can be read while Kafka is down.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, NamedTuple
@@ -150,6 +150,29 @@ def _read_number(value: bytes | None) -> float:
 
 def _outcomes_key(ledger: Ledger, topic: str, handler: str) -> str:
     return ledger_key("", ledger.group, "outcomes", topic, handler)
+
+
+def redact_errors(ledger: Ledger, whose: Iterable[TopicHandler], redact: Callable[[str], str]) -> int:
+    """Replace the last errors of handlers by what a function makes of them; return how many changed.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    wanted = list(dict.fromkeys(whose))
+    keys = [_outcomes_key(ledger, *each) for each in wanted]
+    keys += [_unpublished_keys(ledger, handler)[1] for handler in dict.fromkeys(handler for _, handler in wanted)]
+    with ledger.asking("redact the last errors of handlers") as pipe:
+        for key in keys:
+            pipe.hget(key, "error")
+        rows = pipe.execute(raise_on_error=False) if keys else []
+        errors = {
+            key: row.decode(errors="replace") for key, row in zip(keys, rows, strict=True) if isinstance(row, bytes)
+        }
+        changed = {key: redacted for key, error in errors.items() if (redacted := redact(error)) != error}
+        for key, redacted in changed.items():
+            pipe.hset(key, "error", redacted)
+        pipe.execute()
+    return len(changed)
 
 
 #: Seconds after its last try that a dead letter counts as refused: tries are a minute apart at most, plus queueing.

@@ -94,9 +94,9 @@ def test_what_was_planted_is_gone_from_all_files_but_those_that_the_certificate_
         server: PostgresServer = request.getfixturevalue("postgres_server")
         url, folder = server.new_database(), server.folder / "data" / "base"
     stack.environ["DEADLETTERS_DATABASE_URL"] = url
-    choose(stack, {"orders": COMPLETION, "many": COMPLETION})
-    stack.make_topics("orders", "many", config={"segment.ms": "1000"})
-    stack.make_topics("orders.dlq", "many.dlq", config={"segment.ms": "1000", "retention.ms": "-1"})
+    choose(stack, {"orders": COMPLETION, "modelled": COMPLETION})
+    stack.make_topics("orders", "modelled", config={"segment.ms": "1000"})
+    stack.make_topics("orders.dlq", "modelled.dlq", config={"segment.ms": "1000", "retention.ms": "-1"})
     stack.bridge()
     worker = stack.worker()
     stack.produce("orders", person(dead=True), key=KEY.encode())
@@ -104,8 +104,9 @@ def test_what_was_planted_is_gone_from_all_files_but_those_that_the_certificate_
     stack.produce("orders", 1, {"dead": True}, key=b"other")
     stack.dead("orders", 2)
     command(stack, "deadletters", "record", "--once")
-    stack.produce("many", person(dead=True), key=KEY.encode())
-    stack.dead("many", 1)
+    # Its error quotes the value.
+    stack.produce("modelled", person(id=NAME), key=KEY.encode())
+    stack.dead("modelled", 1)
     command(stack, "deadletters", "record", "--once")
     listed = json_in(command(stack, "deadletters", "list", "--json"))
     assert len(listed) == 3, listed
@@ -131,7 +132,7 @@ def test_what_was_planted_is_gone_from_all_files_but_those_that_the_certificate_
     found = certificate(printed)
     assert not any(text in printed for text in PLANTED), printed
     assert (found["database"]["erased"], found["notes"]["erased"], found["queue"]["erased"]) == (2, 1, 3), printed
-    for topic in ("orders", "many"):
+    for topic in ("orders", "modelled"):
         source, letters = found[f"topic {stack.topic(topic)}"], found[f"topic {stack.topic(topic)}.dlq (dead letters)"]
         assert source["found"] == (4 if topic == "orders" else 1)
         assert source["erased"] == 0
@@ -144,14 +145,16 @@ def test_what_was_planted_is_gone_from_all_files_but_those_that_the_certificate_
     assert find_planted(folder, *PLANTED) == {}
     # Exactly the topics of which the certificate says that something remains, and for how long.
     named = {name.split()[1] for name, each in found.items() if name.startswith("topic ") and each["remains"]}
-    planted = ("orders", "orders.dlq", "many", "many.dlq")
+    planted = ("orders", "orders.dlq", "modelled", "modelled.dlq")
     assert find_topics(soon_kafka) == named == {stack.topic(topic) for topic in planted}
     # The file of a partition is deleted once it is closed, by the next record, and all its records are deleted.
     time.sleep(1.5)
     stack.worker()
     stack.produce("orders", {"dead": True}, key=b"other")
-    stack.produce("many", {"dead": True}, key=b"other")
-    eventually(lambda: find_topics(soon_kafka) == named - {stack.topic("many.dlq")}, 60, "the closed file is deleted")
+    stack.produce("modelled", {"id": "no"}, key=b"other")
+    eventually(
+        lambda: find_topics(soon_kafka) == named - {stack.topic("modelled.dlq")}, 60, "the closed file is deleted"
+    )
     # The audit log has who and when, and nothing of the person.
     again = command(stack, *words, "--plan")
     assert len(json_in(again)["earlier"]) == 1
@@ -166,10 +169,10 @@ def test_a_parked_delivery_is_discarded_and_its_record_is_deleted_once_bridges_h
     stack.make_topics("orders")
     stack.bridge()
     stack.worker()
-    stack.produce("orders", person(later=99, pause=20), key=KEY.encode())
+    stack.produce("orders", person(later=99, pause=8), key=KEY.encode())
     eventually(lambda: audit(stack)["parked"] == 1, 60, "it is parked")
     (retry,) = [name for name in list_topics(stack) if ".retry." in name]
-    command(stack, "deadletters", "record", "--once")
+    command(stack, "deadletters", "migrate")
 
     words = ("erase", "--key", KEY, "--why", "request 17", "--yes", "--json")
     assert "(parked)" in command(stack, *words, code=1)
@@ -187,6 +190,54 @@ def test_a_parked_delivery_is_discarded_and_its_record_is_deleted_once_bridges_h
     assert certificate(command(stack, *words, "--plan"))[f"topic {retry} (retry)"]["found"] == 0
     assert len(stack.runs("orders")) == runs
     assert (audit(stack)["discarded"], audit(stack)["parked"]) == (1, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_queued_retry_is_removed_and_its_record_is_settled_though_no_worker_runs(stack: Stack):
+    stack.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{stack.folder}/letters.db"
+    choose(stack, {"orders": COMPLETION}, kafka_park_after=2)
+    stack.make_topics("orders")
+    stack.bridge()
+    worker = stack.worker()
+    stack.produce("orders", person(later=99, pause=5), key=KEY.encode())
+    eventually(lambda: audit(stack)["parked"] == 1, 60, "it is parked")
+    worker.terminate()
+    (retry,) = [name for name in list_topics(stack) if ".retry." in name]
+    command(stack, "deadletters", "migrate")
+    eventually(lambda: stack.waiting() == 1, 60, "it is due and queued")
+
+    words = ("erase", "--key", KEY, "--why", "request 17", "--yes", "--json")
+    found = certificate(command(stack, *words, "--open", "discard", code=None))
+    assert (found["queue"]["found"], found["queue"]["erased"]) == (1, 1)
+    assert stack.waiting() == 0
+    eventually(lambda: stack.committed(retry.removeprefix(stack.topic(""))) == 1, 60, "the bridge has passed it")
+    again = certificate(command(stack, *words))[f"topic {retry} (retry)"]
+    assert again["found"] == again["erased"]
+    counted = audit(stack)
+    assert (counted["discarded"], counted["parked"], counted["handed"]) == (1, 0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_halted_key_and_a_replaying_letter_refuse_and_nothing_is_erased(stack: Stack, tmp_path: Path):
+    stack.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{stack.folder}/letters.db"
+    choose(stack, {"keyed": {**COMPLETION, "order": "key"}})
+    stack.make_topics("keyed")
+    stack.bridge()
+    worker = stack.worker()
+    stack.produce("keyed", person(dead=True), key=KEY.encode())
+    stack.dead("keyed", 1)
+    command(stack, "deadletters", "record", "--once")
+    words = ("erase", "--key", KEY, "--why", "request 17", "--yes", "--open", "discard")
+    of_key = (stack.topic("keyed"), "--handler", "keyed", "--key", KEY)
+    command(stack, "halt", *of_key, "--why", "she called")
+    assert "is halted" in command(stack, *words, code=1)
+    command(stack, "resume", *of_key, "--why", "done")
+    worker.terminate()
+    command(stack, "deadletters", "replay", "--yes")
+    assert "being replayed" in command(stack, *words, code=1)
+    assert json_in(command(stack, "deadletters", "list", "--json"))[0]["status"] == "replaying"
 
 
 def list_topics(stack: Stack) -> list[str]:

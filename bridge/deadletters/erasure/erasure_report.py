@@ -65,6 +65,7 @@ def build_certificate(
         *_report_database(found, outcome, subject),
         *_report_archives(found, outcome, settings),
         *_report_queue(found, outcome, is_plan=is_plan),
+        *_report_ledger(found, is_plan=is_plan),
         *(_report_topic(searched, outcome, is_plan=is_plan) for searched in found.topics if _is_searched(searched)),
         *(ErasureFinding("elsewhere", name, None, remains=remains) for name, remains in ELSEWHERE.items()),
     ]
@@ -143,6 +144,17 @@ def _report_queue(found: PersonData, outcome: ErasureOutcome, *, is_plan: bool) 
         else f"they {'are' if is_plan else 'were'} written anew; replicas keep their own files until they do that too",
         is_due=bool(files),
     )
+
+
+def _report_ledger(found: PersonData, *, is_plan: bool) -> Iterator[ErasureFinding]:
+    erased = 0 if is_plan else found.errors
+    yield ErasureFinding("errors", "last errors of handlers in the ledger (Redis)", found.errors, erased, "text")
+    remains = (
+        "change them (bridge resume, bridge policy); the control topic keeps earlier ones until it is compacted"
+        if found.reasons
+        else ""
+    )
+    yield ErasureFinding("reasons", "reasons of halts and changed policies", found.reasons, 0, "reason", remains)
 
 
 def _report_topic(searched: SearchedTopic, outcome: ErasureOutcome, *, is_plan: bool) -> ErasureFinding:

@@ -1,6 +1,6 @@
 """The data of a person as they are found: records, deliveries and their fates, letters, and quotes in texts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,7 +23,7 @@ from bridge.formats.halt_scope import find_small_halts
 from bridge.handler_routes import Routes
 from bridge.kafka.managed_topic import TopicKind
 from bridge.kafka.partition_offsets import Extent
-from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory
+from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory, attempt_statistics
 from bridge.ledger.group_access import open_decisions, open_ledger
 from bridge.settings import Settings
 
@@ -50,6 +50,8 @@ class PersonData:
         archives: the archive files; `None`: there is no folder of archives.
         queued, taken: the deliveries in the broker's messages; `None`: the broker cannot list them.
         halts: the halts of the person's keys.
+        reasons: how many reasons of halts and changed policies quote the person.
+        errors: how many last errors of handlers in Redis quote the person.
     """
 
     topics: Sequence[SearchedTopic]
@@ -65,6 +67,8 @@ class PersonData:
     queued: Sequence[Delivery] | None = None
     taken: Sequence[Delivery] = ()
     halts: Sequence[str] = ()
+    reasons: int = 0
+    errors: int = 0
 
     @property
     def unended(self) -> list[str]:
@@ -107,8 +111,26 @@ class PersonSearch:
         self._search_database(found)
         self._read_fates(found)
         self._search_archives(found)
-        found.halts = self._find_halts()
+        self._search_decisions(found)
+        found.errors = self.redact_errors(lambda error: error, found)
         return found
+
+    def redact_errors(self, change: Callable[[str], str], found: PersonData) -> int:
+        """Change the last errors of handlers in Redis that quote the person; return how many quote the person."""
+        if self.settings.ledger_url is None:
+            return 0
+        quoting = 0
+
+        def redact(error: str) -> str:
+            nonlocal quoting
+            quoting += self.subject.is_quoted(error)
+            return change(error)
+
+        topics = {searched.ours.name for searched in found.topics if searched.ours.kind is TopicKind.SOURCE}
+        whose = [(topic, handler.name) for handler in self.routes for topic in handler.topics if topic in topics]
+        with open_ledger(self.settings, []) as (ledger, _):
+            attempt_statistics.redact_errors(ledger, whose, redact)
+        return quoting
 
     def archives(self, sources: set[SourceRecord]) -> ArchiveErasure | None:
         """Return the archive files of the settings' folder; `None` if there is none."""
@@ -190,12 +212,14 @@ class PersonSearch:
     def _name(self, account: Account, offset: int) -> Origin:
         return Origin(account.topic, account.topic_id, account.partition, offset, account.handler, self.settings.group)
 
-    def _find_halts(self) -> list[str]:
+    def _search_decisions(self, found: PersonData) -> None:
         with open_decisions(self.settings) as decisions:
             if decisions.unread:
                 raise KafkaUnavailable(f"Kafka does not tell which keys are halted: {decisions.unread}")
-            halts = find_small_halts(decisions.standing)
-        return [f"{scope.topic}, {scope.handler}" for scope in halts if scope.key_bytes in self.subject.keys]
+            standing = decisions.standing
+        halts = find_small_halts(standing)
+        found.halts = [f"{scope.topic}, {scope.handler}" for scope in halts if scope.key_bytes in self.subject.keys]
+        found.reasons = sum(self.subject.is_quoted(decision.why) for decision in standing.values())
 
 
 def _is_past(extent: Extent, joined: int | None, offset: int) -> bool:

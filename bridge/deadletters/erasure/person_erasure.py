@@ -36,7 +36,7 @@ from bridge.formats.text_forms import format_count
 from bridge.kafka.clients import admin_client
 from bridge.kafka.managed_topic import TopicKind
 from bridge.kafka.record_deletion import delete_first_records
-from bridge.ledger import Fate
+from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
 from bridge.operator_actions.queue_discard import find_order_risk
 
 #: The fact that holds the salt of digests.
@@ -87,14 +87,16 @@ class PersonErasure:
         with closing(CeleryBroker(self.search.app)) as broker:
             removal = self.search.removal(broker, found.sources)
             outcome.messages = removal.remove(self.search.routes.queues)
+            left = removal.find(self.search.routes.queues)
+            outcome.taken = [] if left is None else [*left["queued"], *left["taken"]]
+            self._settle_retry_records(found, outcome)
+            self.search.redact_errors(self._subject.redact, found)
             outcome.refused = self._delete_records(outcome.ranges)
             self._erase_rows(found, outcome, by, why)
             if (archives := self.search.archives(found.sources)) is not None:
                 outcome.archived = archives.erase()
             outcome.database_remains = self._database.rewrite(erasure_rows.CHANGED_TABLES)
             outcome.redis_remains = removal.rewrite_files()
-            left = removal.find(self.search.routes.queues)
-        outcome.taken = [] if left is None else [*left["queued"], *left["taken"]]
         return self._write(found, outcome, by, why, is_plan=False)
 
     def _check_ends(self, found: PersonData, discard_open: bool) -> None:
@@ -142,6 +144,17 @@ class PersonErasure:
         if found.fates:
             with LedgerFates.opened(self.search.settings) as fates:
                 fates.discard([*found.fates])
+
+    def _settle_retry_records(self, found: PersonData, outcome: ErasureOutcome) -> None:
+        """Settle the retry and replay records whose message was removed: no worker does that any more."""
+        left = {delivery.identity for delivery in outcome.taken}
+        removed = (delivery for delivery in found.queued or () if delivery.identity not in left)
+        spots = {delivery.via for delivery in removed if delivery.via is not None}
+        owners = ((Account(RETRY_RECORD, via.topic, via.topic_id, via.partition), via.offset) for via in spots)
+        marks = [Mark(account, [offset], Fate.DONE) for account, offset in owners]
+        with LedgerFates.opened(self.search.settings) as fates:
+            if marks and (ledger := fates.ledger(self.search.settings.group)) is not None:
+                ledger.write(marks)
 
     def _find_ranges(self, found: PersonData) -> dict[Place, DeletableRange]:
         """Return what can be deleted of each partition of the bridge's own topics."""
