@@ -15,7 +15,7 @@ ADDRESSES: Final[dict[str, tuple[str, ...]]] = {
     "/topics/{topic}/halt": ("/topics/shop.orders/halt",),
     "/topics/{topic}/resume": ("/topics/shop.orders/resume",),
     "/handlers/{name}": (f"/handlers/{CHARGE}",),
-    "/handlers/{name}/policy": (f"/handlers/{CHARGE}/policy",),
+    "/handlers/{name}/policy": (f"/handlers/{CHARGE}/policy", f"/handlers/{CHARGE}/policy?option=retry_delays"),
     "/find": ("/find", "/find?q=shop.orders-0-0", "/find?q=cust-90412", "/find?q=nothing-of-that-name"),
     "/activity": ("/activity", "/activity?range=yesterday", "/activity?range=all&who=ann"),
     "/audit": ("/audit",),

@@ -1,6 +1,7 @@
 """What is promised of deciding in the console: topics are halted and resumed, policies changed, with a reason."""
 
 import re
+import time
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
@@ -13,6 +14,8 @@ from bridge.console.console import Console
 from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db.audit_rows import EntryFilter
+from bridge.deadletters.db.kind_rows import IdCache
+from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.handler_routes import Handler, Routes
 from bridge.operator_actions.handler_halt import read_handler_halts
@@ -21,7 +24,7 @@ from bridge.operator_actions.topic_halt import halt_topics, read_halts, resume_t
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tasks.declaration.celery_defaults import DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
-from tests.desk.letters import HANDLER
+from tests.desk.letters import HANDLER, letter
 from tests.processes import Stack, stack
 from tests.servers.process import free_port
 from tests.web import hostile_input
@@ -268,7 +271,10 @@ def token_of(browser: Any) -> str:
 
 
 def seen(browser, path):
-    return unescape(re.findall(r'name="seen" value="([^"]*)"', browser.get(path).text)[0])
+    # Of a policy one option has its form, in its row.
+    address = f"{path}?option=max_retries" if path.endswith("/policy") else path
+    page = re.sub(r'<div class="say is-good done".*?</form>', "", browser.get(address).text, flags=re.S)
+    return unescape(re.findall(r'name="seen" value="([^"]*)"', page)[0])
 
 
 def test_of_two_who_change_a_policy_the_second_is_told_who_was_quicker_and_keeps_its_words(ann, console, desk):
@@ -299,7 +305,8 @@ def test_a_double_click_halts_once_and_resumes_once(ann, desk):
 
 def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
     path = f"/handlers/{HANDLER}/policy"
-    form = ann.get(path).text
+    assert "Set it for all workers" not in ann.get(path).text
+    form = ann.get(f"{path}?option=max_retries").text
     assert "has the policy of its code" in words(form)
     assert "12 seconds while Kafka is unavailable." in words(form)
     assert form.count('data-waits="Asking Kafka') == form.count('class="small waits" role="status"') == 1
@@ -321,6 +328,43 @@ def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
         f"unset max_retries of {HANDLER}: it is back",
         f"max_retries=20 of {HANDLER}: the bank is slow",
     ]
+
+
+@pytest.mark.parametrize(("role", "changes"), [(Role.VIEWER, 0), (Role.OPERATOR, 12)])
+def test_each_option_is_changed_in_its_row_and_by_no_viewer(console, role, changes):
+    path = f"/handlers/{HANDLER}/policy"
+    with signed_in(console, role) as client:
+        links = re.findall(r'href="([^"]*)#edit"', client.get(path).text)
+        assert (len(links) > 5) == bool(changes)
+        assert (f"{path}?option=max_retries" in links) == bool(changes)
+        page = client.get(f"{path}?option=max_retries").text
+        assert ("Set it for all workers" in page) == bool(changes)
+        assert page.count('id="edit"') == bool(changes)
+
+
+def test_a_value_is_tried_on_the_letters_beside_its_form_and_nothing_is_changed(ann, desk):
+    (topic,) = desk.routes.topics
+    ids = IdCache()
+    died = [
+        letter(n, handler=HANDLER, origin_topic=topic, runs=13, failed_at=int(time.time() * 1000)) for n in range(3)
+    ]
+    with desk.database.writing() as connection:
+        LetterWriter(connection, ids, int(time.time() * 1000), 1_000_000).record(died)
+    path = f"/handlers/{HANDLER}/policy"
+    form = {"token": ann.token, "option": "max_retries", "value": "0", "why": "", "try": "1", "seen": seen(ann, path)}
+    answer = ann.post(path, data=form)
+    assert answer.status_code == 200
+    text = words(answer.text)
+    assert "With max_retries=0" in text
+    assert re.search(r"3 letters of 30 days As it was With it .*attempts in all \d+ 3 ", text)
+    assert "Nothing was changed." in text
+    assert re.search(r'name="value" value="0"', answer.text)
+    assert read_policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
+    assert not desk.trail.page(EntryFilter(what=("policy",))).entries
+    refused = ann.post(path, data={**form, "value": "many"})
+    assert refused.status_code == 400
+    assert "Nothing was changed" in words(refused.text)
+    assert 'value="many"' in refused.text
 
 
 def test_a_value_that_is_none_is_refused_and_what_was_typed_is_still_there(ann, desk):

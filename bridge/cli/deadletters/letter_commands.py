@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService
     from bridge.deadletters.inspection.group_details import GroupCause
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -48,9 +47,7 @@ from rich.table import Table
 from bridge.cli.command_io import show_progress
 from bridge.cli.deadletters.filter_options import complete_handlers
 from bridge.formats.group_decision import format_options
-from bridge.formats.text_forms import format_count
 from bridge.inspection.terminal_output import make_cell
-from bridge.jobs.group_facts import format_span
 
 if TYPE_CHECKING:
     from bridge.deadletters.inspection.policy_trial import PolicyTrial, SimulationResult
@@ -377,6 +374,8 @@ def simulate(
 
 
 def _print_simulation(handler: str, options: list[str], found: "PolicyTrial") -> None:
+    from bridge.deadletters.inspection.policy_trial import describe_trial
+
     result = found.result
     print_line(
         console,
@@ -390,7 +389,7 @@ def _print_simulation(handler: str, options: list[str], found: "PolicyTrial") ->
         )
     if found.unknown:
         print_line(console, f"The changes of `bridge policy set` are unknown: {found.unknown}")
-    for line in write_sentences(result, found.policy.get("retry_when")):
+    for line in describe_trial(found):
         print_line(console, line)
 
 
@@ -399,36 +398,7 @@ def _build_simulation_table(tried: str, result: "SimulationResult") -> Table:
     table.add_column("")
     table.add_column("as it was", justify="right", no_wrap=True)
     table.add_column(make_cell(tried), justify="right", overflow="fold")
-    for end in dict.fromkeys((*result.before, *result.after)):
+    for end in result.ends:
         table.add_row(end, f"{result.before[end]:,}", f"{result.after[end]:,}")
     table.add_row("attempts in all", f"{result.attempts_before:,}", f"{result.attempts_after:,}")
     return table
-
-
-def write_sentences(result: "SimulationResult", retry_when: str | None) -> Iterator[str]:
-    """Yield the sentences below the table: the time of the last retry, evidence of success, and unknowns."""
-    half, longest = result.retrying_for(0.5), result.retrying_for(1.0)
-    if half is not None and longest is not None:
-        for_half = f" for half of them, {format_span(longest)} at most" if longest > half else ""
-        yield f"The last retry comes {format_span(half)} after the first failure{for_half}."
-    if result.evidence:
-        yield (
-            f"Of {result.evidence:,} the fault was gone later: a letter of their group was replayed with success. "
-            + (
-                f"A retry comes after that for {result.saved:,}: they would hardly be here, and it were "
-                f"{format_count(result.attempts_saved, 'attempt')}."
-                if result.saved
-                else "No retry comes after that success: these letters would have died under this policy, too."
-            )
-        )
-    elif result.letters:
-        yield "Whether a later attempt had succeeded is not known: no letter of theirs was replayed with success."
-    for reason, count in result.not_judged.items():
-        yield f"{format_letter_count(count)} died of what no policy decides on: {reason}."
-    for kind, count in result.unknown.items():
-        yield (
-            f"{kind} is not imported here: {format_letter_count(count)} of it were judged by name, not by what it "
-            "derives from."
-        )
-    if retry_when:
-        yield f"retry_when ({retry_when}) was not asked: it would need the messages, and may decide otherwise."

@@ -27,6 +27,7 @@ from bridge.console.pages.status_view import (
     get_live_view,
 )
 from bridge.deadletters.inspection.failure_groups import GroupState
+from bridge.deadletters.inspection.policy_trial import PolicyTrial, describe_trial
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import DeskUnavailable, PolicyRefused, UnknownHandler
@@ -153,14 +154,21 @@ def _list_groups(asked: Console, name: str) -> tuple[Sequence[GroupState], int] 
         return None
 
 
+#: The letters that a change is tried on: those of so many days, and so many at most.
+TRIAL_DAYS: Final = 30
+MAX_TRIED_LETTERS: Final = 100_000
+
+
 def show_policy_form(request: Request) -> Response:
-    """Show the policy, with the form that changes an option."""
+    """Show the policy; the option that the address names has a form in its row."""
     return _render_policy_form(request, 200)
 
 
 def change_policy(request: Request) -> Response:
-    """Set an option, or return to the value in the code."""
+    """Set an option, or return to the value in the code; or only try the value on the handler's letters."""
     desk, given = console.get_console(request).desk, request.state.form
+    if given.get("try"):
+        return _try_option(request, given.get("option", "").strip(), given.get("value", "").strip())
     said, name, by = require_why(request), request.path_params["name"], console.get_principal(request).name
     change = OptionChange(given.get("option", "").strip(), given.get("value", "").strip(), bool(given.get("unset")))
     stood, history = commands.read_policy(desk.app, desk.settings, desk.routes, name)
@@ -182,6 +190,17 @@ def change_policy(request: Request) -> Response:
         return _render_policy_form(request, 200, told=told)
     undo = _build_policy_undo(name, change, stood["changed"].get(change.option), _read_history(request), said)
     return answer_done(request, _build_policy_address(name), f"Policy changed: {change.words}.", undo)
+
+
+def _try_option(request: Request, option: str, value: str) -> Response:
+    """Show what a value would have made of the handler's latest letters; nothing is changed."""
+    here, name = console.get_console(request), request.path_params["name"]
+    since = LetterFilter(since=here.clock() - TRIAL_DAYS * 86_400_000)
+    try:
+        trial = here.desk.simulations.run(name, [f"{option}={value}"], since, most=MAX_TRIED_LETTERS)
+    except PolicyRefused as error:
+        return _render_policy_form(request, 400, refused=str(error))
+    return _render_policy_form(request, 200, trial=trial)
 
 
 class OptionChange(NamedTuple):
@@ -243,7 +262,9 @@ def _build_policy_address(name: str) -> str:
     return f"/handlers/{quote(name, safe='')}/policy"
 
 
-def _render_policy_form(request: Request, status: int, refused: str = "", told: Sequence[str] = ()) -> Response:
+def _render_policy_form(
+    request: Request, status: int, refused: str = "", told: Sequence[str] = (), trial: PolicyTrial | None = None
+) -> Response:
     asked, name = console.get_console(request), request.path_params["name"]
     desk = asked.desk
     found, history = commands.read_policy(desk.app, desk.settings, desk.routes, name)
@@ -260,4 +281,9 @@ def _render_policy_form(request: Request, status: int, refused: str = "", told: 
         quicker=history[0] if status == 409 and history else None,
         refused=refused,
         told=told,
+        editing=console.get_typed_values(request).get("option", "") or request.query_params.get("option", ""),
+        trial=trial,
+        trial_days=TRIAL_DAYS,
+        most_tried=MAX_TRIED_LETTERS,
+        describe_trial=describe_trial,
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from celery import Celery
@@ -22,7 +22,9 @@ from bridge.deadletters.db.value_search import find_among
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
 from bridge.errors import BridgeError, KafkaUnavailable, LedgerUnavailable, PolicyRefused, UnknownHandler
 from bridge.formats.group_decision import find_changed_policies, read_option_values
+from bridge.formats.text_forms import format_count
 from bridge.handler_routes import Routes
+from bridge.jobs.group_facts import format_span
 from bridge.kafka.retry_placement import TierWaits, usable_tiers
 from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror, look_up_decisions
@@ -86,6 +88,11 @@ class SimulationResult:
     attempts_saved: int = 0
     retrying: Counter[float] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def ends(self) -> list[str]:
+        """Return the ends of letters, the actual ones first."""
+        return [*dict.fromkeys((*self.before, *self.after))]
 
     def retrying_for(self, part: float) -> float | None:
         """Return the seconds after which this share of the retried letters have no retry left; `None` if none is
@@ -195,6 +202,36 @@ class PolicyTrial(NamedTuple):
         return said | {"in_force_unknown": self.unknown or None, **self.result.to_data()}
 
 
+def describe_trial(trial: PolicyTrial) -> Iterator[str]:
+    """Yield the sentences below the figures: the time of the last retry, evidence of success, and unknowns (pure)."""
+    result, retry_when = trial.result, trial.policy.get("retry_when")
+    half, longest = result.retrying_for(0.5), result.retrying_for(1.0)
+    if half is not None and longest is not None:
+        for_half = f" for half of them, {format_span(longest)} at most" if longest > half else ""
+        yield f"The last retry comes {format_span(half)} after the first failure{for_half}."
+    if result.evidence:
+        yield (
+            f"Of {result.evidence:,} the fault was gone later: a letter of their group was replayed with success. "
+            + (
+                f"A retry comes after that for {result.saved:,}: they would hardly be here, and it were "
+                f"{format_count(result.attempts_saved, 'attempt')}."
+                if result.saved
+                else "No retry comes after that success: these letters would have died under this policy, too."
+            )
+        )
+    elif result.letters:
+        yield "Whether a later attempt had succeeded is not known: no letter of theirs was replayed with success."
+    for reason, count in result.not_judged.items():
+        yield f"{format_count(count, 'letter')} died of what no policy decides on: {reason}."
+    for kind, count in result.unknown.items():
+        yield (
+            f"{kind} is not imported here: {format_count(count, 'letter')} of it were judged by name, not by what it "
+            "derives from."
+        )
+    if retry_when:
+        yield f"retry_when ({retry_when}) was not asked: it would need the messages, and may decide otherwise."
+
+
 @dataclass(frozen=True)
 class PolicyTrials:
     """Trials of policies on letters."""
@@ -210,6 +247,7 @@ class PolicyTrials:
         words: Sequence[str],
         filter_: LetterFilter = ALL_LETTERS,
         heard: Callable[[int], None] = lambda done: None,
+        most: int | None = None,
     ) -> PolicyTrial:
         """Simulate a policy on a handler's letters.
 
@@ -218,6 +256,7 @@ class PolicyTrials:
                 if these are known.
             filter_: the filter of its letters.
             heard: called now and then with the number of simulated letters.
+            most: the most letters that are simulated; `None`: all.
 
         Raises:
             UnknownHandler: there is no such handler.
@@ -241,7 +280,7 @@ class PolicyTrials:
         among = find_among(self.database, asked)
         with self.database.reading() as connection:
             gone = group_resolution_times(letter_rows.stream_resolutions(connection, handler))
-            letters = letter_rows.stream_failures(connection, asked, among)
+            letters = islice(letter_rows.stream_failures(connection, asked, among), most)
             found = simulate_policy(
                 _count_heard(letters, heard), lambda error: changing.course(policy, error, real), gone
             )
