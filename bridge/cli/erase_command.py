@@ -90,7 +90,7 @@ def erase(
         )
         try:
             erasure = desk.erasure(subject)
-            found = erasure.find()
+            found = erasure.find(_print_search)
             certificate = erasure.certify(found, by, why)
             if not plan_only:
                 if not yes:
@@ -104,6 +104,12 @@ def erase(
     print_result(certificate.to_data(), as_json, lambda: _print_certificate(console, certificate))
     if certificate.is_due and not plan_only:
         raise typer.Exit(BAD)
+
+
+def _print_search(topic: str, records: int) -> None:
+    """Print which topic is searched, on a terminal: a large one takes a while."""
+    if error_console.is_terminal:
+        print_line(error_console, f"searching topic {topic}: about {format_count(records, 'record')}", "dim")
 
 
 def _with_audit(desk: "DeadLetterService", certificate: "ErasureCertificate") -> "ErasureCertificate":

@@ -2,8 +2,10 @@
 
 import gzip
 import threading
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import Connection, func, select, text
 
@@ -24,6 +26,7 @@ from bridge.deadletters.model.payload_codec import PLAIN_PAYLOADS
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.recorder.retention import LetterArchive
 from tests.desk.letters import letter
+from tests.servers.postgres import PostgresServer
 
 ANN = ErasureSubject((b"ann-4711",), (parse_subject_field("value.id=80231"),), ("Ann Quastel",))
 OTHERS = {"key": b"bob", "value": b'{"id": 1}'}
@@ -133,6 +136,30 @@ def test_a_database_that_is_written_anew_has_all_its_letters(recorded: Database)
     assert recorded.rewrite(CHANGED_TABLES) != []
     with recorded.reading() as connection:
         assert read_offsets(connection) == [3, 4, 5, 6]
+
+
+@pytest.mark.servers
+def test_what_a_user_without_the_right_cannot_write_anew_is_said(postgres_server: PostgresServer):
+    url = postgres_server.new_database()
+    with closing(Database(url)) as owned:
+        owned.migrate()
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS erases")
+        connection.execute("CREATE ROLE erases LOGIN")
+        connection.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO erases")
+    try:
+        with closing(Database(url.replace("tests@", "erases@"))) as used:
+            refused, *_ = used.rewrite(["letters"])
+            assert "not rewritten" in refused
+            assert '"letters"' in refused
+            assert "pg_statistic" in refused
+            # The connection is as it was.
+            with used.writing() as writing:
+                assert writing.execute(text("SHOW statement_timeout")).scalar_one() == "1min"
+    finally:
+        with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+            connection.execute("DROP OWNED BY erases")
+            connection.execute("DROP ROLE erases")
 
 
 def test_archived_letters_of_the_person_go_and_a_file_without_letters_goes_too(recorded: Database, tmp_path: Path):

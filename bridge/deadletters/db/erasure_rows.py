@@ -277,6 +277,12 @@ def find_first_needed(connection: Connection, topic: str, partition: int, own: C
     return int(min([*ends, *needed]))
 
 
+def read_topics(connection: Connection) -> list[str]:
+    """Return the dead-letter topics that were recorded, and the source topics of letters."""
+    queries = (select(positions.c.topic).distinct(), select(kinds.c.topic).distinct())
+    return sorted({topic for query in queries for topic in connection.execute(query).scalars()})
+
+
 def read_erasures(connection: Connection, subject: str) -> list[tuple[int, str, str]]:
     """Return time, actor and words of the audit entries of erasures of a person, oldest first."""
     query = select(trail.c.at, trail.c.by, trail.c.said).where(trail.c.what == "erase", trail.c.said.contains(subject))

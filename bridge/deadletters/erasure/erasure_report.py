@@ -65,7 +65,8 @@ def build_certificate(
         *_report_database(found, outcome, subject),
         *_report_archives(found, outcome, settings),
         *_report_queue(found, outcome, is_plan=is_plan),
-        *_report_ledger(found, is_plan=is_plan),
+        *_report_ledger(found, settings, is_plan=is_plan),
+        *_report_groups(found, settings),
         *(_report_topic(searched, outcome, is_plan=is_plan) for searched in found.topics if _is_searched(searched)),
         *(ErasureFinding("elsewhere", name, None, remains=remains) for name, remains in ELSEWHERE.items()),
     ]
@@ -146,9 +147,18 @@ def _report_queue(found: PersonData, outcome: ErasureOutcome, *, is_plan: bool) 
     )
 
 
-def _report_ledger(found: PersonData, *, is_plan: bool) -> Iterator[ErasureFinding]:
+def _report_groups(found: PersonData, settings: Settings) -> Iterator[ErasureFinding]:
+    for group in sorted(found.groups - {settings.group}):
+        remains = f"its queue and retry topics were not searched: run the command with BRIDGE_GROUP={group}, too"
+        yield ErasureFinding("group", f"consumer group {group}", None, remains=remains)
+
+
+def _report_ledger(found: PersonData, settings: Settings, *, is_plan: bool) -> Iterator[ErasureFinding]:
     erased = 0 if is_plan else found.errors
-    yield ErasureFinding("errors", "last errors of handlers in the ledger (Redis)", found.errors, erased, "text")
+    apart = "the append-only file of this Redis, which is not the broker's, until its next rewrite (BGREWRITEAOF)"
+    remains = apart if found.errors and not settings.one_redis else ""
+    name = "last errors of handlers in the ledger (Redis)"
+    yield ErasureFinding("errors", name, found.errors, erased, "text", remains)
     remains = (
         "change them (bridge resume, bridge policy); the control topic keeps earlier ones until it is compacted"
         if found.reasons
@@ -165,7 +175,7 @@ def _report_topic(searched: SearchedTopic, outcome: ErasureOutcome, *, is_plan: 
     if kind is TopicKind.SOURCE:
         if searched.count:
             remains.append(
-                f"it is your topic, and its records stay: {_describe_end(searched)}. Delete them yourself "
+                f"it is not the bridge's topic, and its records stay: {_describe_end(searched)}. Delete them yourself "
                 "(a tombstone on a compacted topic, kafka-delete-records)"
             )
     else:

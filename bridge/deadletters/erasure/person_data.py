@@ -71,6 +71,11 @@ class PersonData:
     errors: int = 0
 
     @property
+    def groups(self) -> set[str]:
+        """Return the consumer groups of the letters."""
+        return {letter.delivery.group for letter in self.letters if letter.is_ours}
+
+    @property
     def unended(self) -> list[str]:
         """Return the deliveries that have not ended, each with its state."""
         named = {origin.identity: fate.name.lower() for origin, fate in self.fates.items() if fate is not Fate.DEAD}
@@ -99,9 +104,15 @@ class PersonSearch:
     database: Database
     subject: ErasureSubject
 
-    def find(self) -> PersonData:
-        """Return what there is of the person."""
-        topics, sources = search_topics(self.settings, self.routes, self.subject, self.database.payloads)
+    def find(self, heard: Callable[[str, int], None] = lambda topic, records: None) -> PersonData:
+        """Return what there is of the person.
+
+        Parameters:
+            heard: called with each topic before it is searched, and about how many records it has.
+        """
+        with self.database.reading() as connection:
+            others = erasure_rows.read_topics(connection)
+        topics, sources = search_topics(self.settings, self.routes, self.subject, self.database.payloads, others, heard)
         found = PersonData(topics, sources)
         self._search_database(found)
         # Also of letters whose record Kafka has dropped.

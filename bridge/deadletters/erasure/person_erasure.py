@@ -5,7 +5,7 @@ A run that was interrupted, or found something in flight, is completed by the ne
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -63,12 +63,17 @@ class PersonErasure:
     def _subject(self) -> ErasureSubject:
         return self.search.subject
 
-    def find(self) -> PersonData:
-        """Return what there is of the person; nothing is changed."""
-        return self.search.find()
+    def find(self, heard: Callable[[str, int], None]) -> PersonData:
+        """Return what there is of the person; nothing is changed.
+
+        Parameters:
+            heard: as for `PersonSearch.find`.
+        """
+        return self.search.find(heard)
 
     def certify(self, found: PersonData, by: str, why: str) -> ErasureCertificate:
         """Return the certificate of what an erasure would do."""
+        why = self._subject.redact(why)
         return self._write(found, ErasureOutcome(ranges=self._find_ranges(found)), by, why, is_plan=True)
 
     def erase(self, found: PersonData, by: str, why: str, *, discard_open: bool) -> ErasureCertificate:

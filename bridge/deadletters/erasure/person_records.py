@@ -1,7 +1,7 @@
 """The records of a person in Kafka: found in all topics of the group, and up to which offset they can be deleted."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -62,22 +62,32 @@ class SearchedTopic:
         place = (record.topic() or "", record.partition() or 0)
         if is_own:
             self.found[place].append(PersonRecord(record.offset() or 0, max(0, record.timestamp()[1])))
-        elif self.ours.kind in _COPIES:
+        # Another group's ledger and database may need its record, also one of the person.
+        if self.ours.kind in _COPIES and (not is_own or origin is None):
             self.others[place].append((record.offset() or 0, origin))
 
     def drop_later_others(self) -> None:
         """Drop the records of others behind the person's last one: nothing there is deleted."""
         self.others = {
-            place: [each for each in some if each[0] < self.found[place][-1].offset]
+            place: [each for each in some if each[0] <= self.found[place][-1].offset]
             for place, some in self.others.items()
             if self.found.get(place)
         }
 
 
 def search_topics(
-    settings: Settings, routes: Routes, subject: ErasureSubject, payloads: PayloadCodec
+    settings: Settings,
+    routes: Routes,
+    subject: ErasureSubject,
+    payloads: PayloadCodec,
+    others: Collection[str],
+    heard: Callable[[str, int], None],
 ) -> tuple[list[SearchedTopic], set[SourceRecord]]:
     """Return all topics of the group that exist, searched from begin to end, and the person's source records.
+
+    Parameters:
+        others: further topics, of other groups and programs: they are searched as source topics.
+        heard: called with each topic before it is searched, and about how many records it has.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -85,12 +95,15 @@ def search_topics(
     admin = admin_client(settings.kafka)
     known = read_cluster(admin).shapes
     listed = [ours for ours, _ in list_group_topics(settings, routes, known) if ours.name in known]
+    listed += [ManagedTopic(name, TopicKind.SOURCE, name) for name in others if name in known]
     listed = [ours for ours in listed if ours.kind is TopicKind.CONTROL or subject.covers(ours.source)]
+    listed = list({ours.name: ours for ours in reversed(listed)}.values())[::-1]
     topics = _open_topics(admin, settings, listed)
     sources: set[SourceRecord] = set()
     # First the source topics: an edited copy may lack what names the person, and has the coordinates.
     for kind in (TopicKind.SOURCE, *_COPIES):
         for searched in (each for each in topics if each.ours.kind is kind):
+            heard(searched.ours.name, sum(extent.end - extent.first for extent in searched.extents.values()))
             _search_topic(settings, searched, subject, payloads, sources)
     return topics, sources
 
