@@ -199,3 +199,10 @@ def test_what_is_folded_on_the_overview_is_unfolded_by_keys(window):
     assert page.evaluate(VISIBLE)
     page.keyboard.press("Enter")
     assert parked.locator("dt").first.is_visible()
+
+
+def test_problems_are_walked_and_opened_by_keys(window):
+    page = window().page("/")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.closest('.problems') !== null")
+    assert page.evaluate(VISIBLE)

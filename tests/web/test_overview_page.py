@@ -133,6 +133,8 @@ def test_a_viewer_is_shown_no_link_to_what_it_may_not_do(page):
             (ProblemLink("Audit", "/audit?topic=a%2Fb"), ProblemLink("Topic a/b", "/topics/a%2Fb")),
         ),
         ("old", {"handler": "h"}, (ProblemLink("Handler h", "/handlers/h"),)),
+        ("unknown ends", {}, (ProblemLink("Letters without an outcome", "/letters?status=replaying"),)),
+        ("approval", {}, (ProblemLink("Plans", "/plans"),)),
         ("dead", {"handler": "h"}, (ProblemLink("Open letters", "/letters?handler=h&status=open"),)),
     ],
 )
@@ -177,6 +179,14 @@ def test_groups_of_one_handler_are_one_line_that_counts_them(page):
     assert text.startswith("1 problem needs a person")
     assert f"2 groups of dead letters of {HANDLER} grow Details: 2 problems" in text
     assert "Group 7 grows a lot." in text
+
+
+def test_a_group_that_grows_is_named_by_its_exception(page, record, desk):
+    record(letter(1, error_class="decimal.InvalidOperation"))
+    (group,) = desk.groups.ranked()
+    found = page(problems=[grows(group.id), grows(999)])
+    assert f">InvalidOperation group {group.id}<" in re.sub(r"<span[^>]*>|</span>|</?bdi>", "", found)
+    assert ">Group 999<" in found
 
 
 def test_what_follows_from_a_server_that_does_not_answer_is_no_problem_of_its_own(page):
@@ -329,6 +339,19 @@ def test_letters_of_handlers_that_are_not_of_this_app_are_the_last_block(page, r
     text = words(page())
     assert text.index("Other letters") > text.index(HANDLER)
     assert "other programs 1" in text
+
+
+def test_of_many_handlers_that_are_not_of_this_app_those_with_most_letters_are_listed(page, record):
+    record(*(letter(10 * of + at, handler=f"other.h{of}") for of in range(8) for at in range(of + 1)))
+    text = words(page())
+    assert text.index("other.h7 8") < text.index("other.h3 4") < text.index("3 more handlers 6")
+    assert "other.h2" not in text
+
+
+def test_a_handler_whose_attempts_fail_does_not_run_well(page):
+    waits = Problem("x", "failing", "They wait", handler=HANDLER, since=5.0, many=3, of="deliveries")
+    assert "3 deliveries wait since" in words(page(problems=[waits]))
+    assert "fails since" in words(page(problems=[FAILS]))
 
 
 def test_a_plan_that_applies_is_in_hand_so_that_nobody_does_it_twice(page, desk, record):

@@ -93,6 +93,12 @@ def test_topic_and_handler_show_the_cause_with_what_follows_from_it_and_no_link_
         assert f'href="{path}"' not in shown
 
 
+def test_a_topic_has_the_problems_of_its_handlers_in_its_heading_and_above_what_holds_it_back(page):
+    text = words(page(TOPIC, problems=[Problem("It fails.", "failing", "Attempts fail", handler=HANDLER)]))
+    assert "orders: runs, 1 problem, consumer lag 214 records" in text
+    assert text.index("Attempts fail") < text.index("What holds it back") < text.index("Last hour")
+
+
 def test_a_handler_that_is_halted_alone_or_in_some_keys_says_so(page):
     halt = {"topic": "orders", "handler": HANDLER, "key": None, "since": SINCE, "by": "ann", "why": "it books twice"}
     keys = [{**halt, "key": key} for key in ("1", "2")]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -13,6 +14,7 @@ from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import charts, plan_view, status_rows
 from bridge.console.pages.status_view import (
+    ShownCause,
     StatusView,
     build_place_id,
     build_snapshot,
@@ -22,6 +24,7 @@ from bridge.console.pages.status_view import (
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.letter_statistics import LetterCounts
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence
+from bridge.errors import DeskUnavailable
 from bridge.formats.text_forms import format_count
 from bridge.jobs.group_facts import format_letter_count as letters_said
 
@@ -94,6 +97,8 @@ def _describe_recorders(recorders: RecorderPresence) -> str:
 
 #: The number of topics up to which all are listed; of more, only those with a problem.
 MAX_LISTED_TOPICS: Final = 30
+#: The handlers outside this app that are listed; the others are counted.
+MAX_LISTED_OTHERS: Final = 5
 #: The prefix of element ids.
 PLACE: Final = partial(build_place_id, "o")
 
@@ -119,12 +124,25 @@ def show_overview(request: Request) -> Response:
         topics=listed,
         well=len(found.topics) - len(listed),
         queues=status_rows.build_queue_rows(found.status),
-        others=found.others,
+        others=dict(islice(found.others.items(), MAX_LISTED_OTHERS)),
+        more_others=[*found.others.values()][MAX_LISTED_OTHERS:],
         audits=asked.audit_cache.all(),
         hour=charts.build_hour_chart(found.status, asked.clock()),
         day=charts.build_day_chart(found.status, found.hours, asked.clock()),
+        errors=_read_group_errors(asked, found.causes),
         place=PLACE,
     )
+
+
+def _read_group_errors(asked: Console, causes: Sequence[ShownCause]) -> dict[str, str]:
+    """Return the exceptions of the groups that problems lead to, by the address of their page."""
+    addresses = (link.address for cause in causes for link in cause.links)
+    ids = {int(number) for address in addresses if (number := address.removeprefix("/groups/")).isdecimal()}
+    try:
+        groups = asked.desk.groups.read_groups(sorted(ids)) if ids else []
+    except DeskUnavailable:
+        return {}
+    return {f"/groups/{group.id}": group.error_class.rpartition(".")[2] for group in groups}
 
 
 def watch_overview(here: Console, rest: str) -> Callable[[], LiveSnapshot]:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from bridge.console.pages.charts import Strip, build_handler_strip
-from bridge.formats.text_forms import format_count, format_share
+from bridge.formats.text_forms import format_count, format_share, inflect_verb
 from bridge.handler_routes import Handler, Routes
 from bridge.jobs.backlog import add_up_counts
 from bridge.jobs.group_facts import format_span
+from bridge.problems.delivery_problem_rows import HANDLER_FAILING
 
 #: The data of `bridge status --json`.
 Status = Mapping[str, Any]
@@ -234,7 +235,17 @@ def _judge_handler(topic: str, handler: Handler, status: Status) -> RowState:
             f"{format_share(strangers, len(takers), 'worker', 'do')} not know it",
             f"queue {handler.queue}",
         )
-    return RUNS
+    return _find_failure(handler.name, status) or RUNS
+
+
+def _find_failure(handler: str, status: Status) -> RowState | None:
+    """Return the state of a handler whose attempts fail, by the problems of the status; `None` if none is known."""
+    for problem in status.get("problem_values", ()):
+        if problem["kind"] == HANDLER_FAILING.kind and problem["handler"] == handler:
+            waits = problem["of"] == "deliveries" and problem["many"]
+            words = f"{format_count(waits, 'delivery')} {inflect_verb(waits, 'wait')}" if waits else "fails"
+            return RowState("warn", "warn", words, "", problem["since"] or "")
+    return None
 
 
 def describe_breaker(breaker: Mapping[str, Any]) -> str:

@@ -119,6 +119,10 @@ def list_problem_links(values: Mapping[str, Any]) -> Iterator[ProblemLink]:
         yield ProblemLink(words.format(**values), address.format(**quoted), role)
     if kind in ("lost", "log") and topic:
         yield ProblemLink("Audit", f"/audit?{urlencode({'topic': topic})}")
+    if kind == "unknown ends":
+        yield ProblemLink("Letters without an outcome", "/letters?status=replaying")
+    if kind == "approval":
+        yield ProblemLink("Plans", "/plans")
     if kind == "grows" and values["group"] is not None:
         yield ProblemLink(f"Group {values['group']}", f"/groups/{values['group']}")
     elif kind == "grows":
@@ -289,6 +293,7 @@ def _count_by_handler(stats: LetterCounts) -> dict[str, dict[str, int]]:
 
 
 def _count_foreign_letters(known: Mapping[str, Any], letters: Mapping[str, Mapping[str, int]] | None) -> dict[str, int]:
-    """Return the open letters of handlers outside this app and of other programs."""
+    """Return the open letters of handlers outside this app and of other programs, most letters first."""
     there = {name: each.get("open", 0) for name, each in (letters or {}).items() if name not in known}
-    return {name: count for name, count in sorted(there.items()) if count}
+    most = sorted(there.items(), key=lambda item: (-item[1], item[0]))
+    return {name: count for name, count in most if count}

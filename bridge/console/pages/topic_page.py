@@ -14,6 +14,7 @@ from bridge.console.pages import charts
 from bridge.console.pages.blocking_rows import build_blocking
 from bridge.console.pages.status_rows import TopicRow, build_partition_rows, list_own_topics
 from bridge.console.pages.status_view import (
+    ShownCause,
     StatusView,
     build_place_id,
     build_snapshot,
@@ -42,10 +43,10 @@ def show_topic(request: Request) -> Response:
         "topic.html",
         view=view,
         topic=row,
-        heading=_build_heading(row),
+        heading=_build_heading(view, row),
         act=_build_version(view, row),
         name=f"topic-{name}",
-        causes=[cause for cause in view.causes if name in cause.topics],
+        causes=_list_causes(view, row),
         partitions=build_partition_rows(name, view.status),
         beside=list_own_topics(name, view.status),
         letters=TopicNames.from_settings(here.desk.settings).dead_letters(name),
@@ -82,7 +83,7 @@ def watch_topic(here: Console, name: str) -> Callable[[], LiveSnapshot]:
 def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
     view, macros = get_live_view(here), here.macros("status-macros.html")
     row, status = _require_row(view, name), charts.narrow_status(view.status, topic=name)
-    parts = {"t-heading": _build_heading(row), "t-state": macros.state(row.state, here.clock())}
+    parts = {"t-heading": _build_heading(view, row), "t-state": macros.state(row.state, here.clock())}
     for partition in build_partition_rows(name, view.status):
         parts[PLACE(name, f"committed {partition.number}")] = macros.known(partition.committed)
         parts[PLACE(name, f"lag {partition.number}")] = macros.known(partition.lag)
@@ -99,13 +100,21 @@ def _require_row(view: StatusView, name: str) -> TopicRow:
     return row
 
 
-def _build_heading(row: TopicRow) -> str:
+def _list_causes(view: StatusView, row: TopicRow) -> list[ShownCause]:
+    """Return the causes that are about the topic, or about one of its handlers."""
+    handlers = {handler.name for handler in row.handlers}
+    return [cause for cause in view.causes if row.name in cause.topics or handlers & cause.handlers]
+
+
+def _build_heading(view: StatusView, row: TopicRow) -> str:
     waiting = "" if row.lag is None else f", consumer lag {format_count(row.lag, 'record')}"
-    return f"{row.name}: {row.state.words}{waiting}"
+    causes = len(_list_causes(view, row))
+    problems = f", {format_count(causes, 'problem')}" if causes else ""
+    return f"{row.name}: {row.state.words}{problems}{waiting}"
 
 
 def _build_version(view: StatusView, row: TopicRow) -> str:
     """Return the version of what the page lists and offers."""
-    causes = [cause.about for cause in view.causes if row.name in cause.topics]
+    causes = [cause.about for cause in _list_causes(view, row)]
     tiers = [tier["topic"] for tier in list_own_topics(row.name, view.status)]
     return digest_text(repr((causes, row.halted, row.partitions, tiers)))
