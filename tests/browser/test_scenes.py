@@ -307,7 +307,7 @@ def test_a_group_that_is_fixed_in_a_version_goes_back_once_a_worker_of_it_comes_
     key, places = night.die(3)
     (letter, *_) = night.letters(key)
     page = window().page(f"/groups/{letter.group}")
-    page.get_by_role("link", name="Fixed in…").click()
+    page.get_by_role("link", name="Mark as fixed…").click()
     page.get_by_label("Version, as workers report it").fill("1.6.0")
     page.get_by_role("button", name="Mark as fixed").click()
     page.get_by_text("Marked by ann").wait_for()

@@ -17,6 +17,7 @@ from bridge.console.decision_audit import build_group_version
 from bridge.console.pages import charts
 from bridge.console.pages.form_submission import MAX_NOTE, answer_done, check_length, submit_once
 from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.inspection.advice import LOOK_AT_GROUP
 from bridge.deadletters.inspection.failure_groups import (
     FixedCause,
     GroupOrder,
@@ -79,6 +80,7 @@ def list_groups(request: Request) -> Response:
             for each, words in GROUP_SORTS.items()
         },
         query=query,
+        usual=LOOK_AT_GROUP.why,
         charts=charts,
         command=filter_address.build_command("groups", query),
     )
@@ -89,7 +91,7 @@ def _read_order(text: str) -> GroupOrder:
 
 
 def _list_causes(request: Request, ids: Sequence[int]) -> dict[int, MainCauses]:
-    """Return the main causes of each group that has several, with the fields masked that the user may not see."""
+    """Return the main causes of each group, with the fields masked that the user may not see."""
     desk = console.get_console(request).desk
     found = desk.causes.read_main_causes(ids, LIST_CAUSES)
     lines = desk.lists(console.get_masks(request)).lines(

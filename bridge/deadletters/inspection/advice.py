@@ -35,6 +35,10 @@ class Suggestion(NamedTuple):
     why: str
 
 
+#: What is said of a group if nothing else fits.
+LOOK_AT_GROUP: Final = Suggestion(NextStep.LOOK, "See the failure below. Fix the cause, then replay.")
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSurroundings:
     """The facts about a group that the group itself does not have.
@@ -168,7 +172,7 @@ def _always_discarded(group: GroupState, around: GroupSurroundings) -> Suggestio
 
 
 def _look(group: GroupState, around: GroupSurroundings) -> Suggestion:
-    return Suggestion(NextStep.LOOK, "See the failure below. Fix the cause, then replay.")
+    return LOOK_AT_GROUP
 
 
 _RULES: Final = (

@@ -276,11 +276,11 @@ class GroupCauses:
         return self._build_causes(group_ids, rows)
 
     def read_main_causes(self, group_ids: Sequence[int], most: int) -> dict[int, MainCauses]:
-        """Return the main causes of each group that has several; a group may have 50."""
+        """Return the main causes of each group; a group may have 50."""
         if not group_ids:
             return {}
         with self.database.reading() as connection:
-            ranked = {id_: names for id_, names in rank_causes(connection, group_ids).items() if len(names) > 1}
+            ranked = rank_causes(connection, group_ids)
             chosen = {(id_, name) for id_, names in ranked.items() for name in names[:most]}
             rows = count_causes(connection, [*ranked], {name for _, name in chosen}) if chosen else []
         causes = self._build_causes([*ranked], [row for row in rows if (row.group_id, row.cause) in chosen])
