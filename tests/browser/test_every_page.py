@@ -181,6 +181,35 @@ def test_long_names_of_handlers_push_nothing_out_of_sight(window, lies, address)
     assert {width: each for width, each in found.items() if each} == {}
 
 
+#: Buttons, tags and figures whose words run out of them; what is only for who hears a page is left out.
+RUNS_OUT: Final = """() => [...document.querySelectorAll("button, .btn, .tag, .sums dd, .chips a")].filter(each => {
+  if (!each.checkVisibility()) return false;
+  const box = each.getBoundingClientRect(), words = document.createTreeWalker(each, NodeFilter.SHOW_TEXT);
+  while (words.nextNode()) {
+    if (words.currentNode.parentElement.closest(".sr, .more")) continue;
+    const range = document.createRange();
+    range.selectNodeContents(words.currentNode);
+    const {left, right, width} = range.getBoundingClientRect();
+    if (width && (left < box.left - 1 || right > box.right + 1)) return true;
+  }
+  return false;
+}).map(each => `runs out: ${each.outerHTML.slice(0, 120)}`)"""
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/groups/{group}", "/letters?rows=25", "/letters/{total}", "/plans/{previewed}", "/topics/shop.orders/halt"],
+)
+def test_no_words_run_out_of_their_button_or_figure(window, lies, address):
+    page = window().page(address.format(**vars(lies)))
+    page.evaluate(LONG)
+    found = {}
+    for width in (360, 768, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 844})
+        found[width] = page.evaluate(RUNS_OUT)
+    assert {width: each for width, each in found.items() if each} == {}
+
+
 #: Panels whose content is wider than they are.
 SIDEWAYS: Final = """() => [...document.querySelectorAll(".panel")].filter(
   each => each.scrollWidth > each.clientWidth + 1).map(each => each.outerHTML.slice(0, 120))"""
