@@ -22,6 +22,11 @@ def test_what_half_have_and_others_less_often_is_in_common_and_what_sets_apart_m
     assert [(each.name, each.of_others) for each in found] == [("country", 0), ("currency", 0)]
 
 
+def test_what_nearly_all_other_letters_have_too_sets_nothing_apart() -> None:
+    these, others = side(*({"currency": "EUR"} for _ in range(57))), [{"currency": "EUR"}] * 947 + [{}] * 6
+    assert find_common_traits(these, side(*others), NONE).traits == []
+
+
 def test_what_others_have_and_these_lack_is_in_common_too() -> None:
     found = find_common_traits(side({}, {}, {"currency": "EUR"}), side({"currency": "EUR"}, {"currency": None}), NONE)
     assert found.traits == [LetterTrait("field", "currency", None, 2, 3, 0, 2)]

@@ -140,6 +140,22 @@ def test_a_record_is_compared_with_the_last_good_one_member_by_member(browser, g
     assert browser().get(f"{RECORD}/good?handler=other").status_code == 404
 
 
+def test_where_no_record_of_the_key_is_good_the_last_one_of_any_key_is_shown_and_said_to_be(
+    browser, given, monkeypatch
+):
+    given(content())
+    other = GoodRecordSearch(content(b'{"amount": 2}', 1200, key=b"cust-2"), 1200, 1234)
+    monkeypatch.setattr(
+        record_page,
+        "find_last_good_record",
+        lambda *asked, **_: GoodRecordSearch(None, 1000, 1234) if asked[4] else other,
+    )
+    text = words(browser().get(f"{RECORD}/good").text)
+    assert "No record of the same key is done, so it has another key." in text
+    assert 'good: "amount": 2 this: "amount": 1' in text
+    assert "No good record was found" in words(browser().get(f"{RECORD}/good?by=key").text)
+
+
 def test_a_search_that_ended_at_its_limit_says_what_was_searched_and_goes_on_there(browser, given):
     given(content(), GoodRecordSearch(None, 1100, 1234, "15 seconds"))
     page = browser().get(f"{RECORD}/good?by=handler").text

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bridge.console import console
+from bridge.console.console import Console
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
 from bridge.console.pages.payload_panel import address_key_letters, build_payload_panel, list_header_rows
 from bridge.console.shown_record import mask_content, read_shown_record
@@ -179,17 +180,16 @@ def _compare(
     same_key = keyed and query.get("by", "key") == "key"
     if not same_key:
         wanted = wanted._replace(key=None)
+    none_of_key = False
     before = query.get("before", "")
     below = min(wanted.offset, int(before)) if before.isascii() and before.isdecimal() and len(before) < 19 else None
     try:
-        found = find_last_good_record(
-            here.desk.settings,
-            (wanted.topic, wanted.partition),
-            wanted.offset if below is None else below,
-            wanted.handler,
-            wanted.key,
-            log="" if below is not None else wanted.log,
-        )
+        found = _search(here, wanted, below)
+        if same_key and "by" not in query and found.record is None and not found.limit:
+            # A key that never succeeded is no dead end.
+            any_key = _search(here, wanted._replace(key=None), below)
+            if any_key.record is not None:
+                found, same_key, none_of_key = any_key, False, True
     except (KafkaUnavailable, LedgerUnavailable, NoSuchRecord) as error:
         status = 404 if isinstance(error, NoSuchRecord) else 503
         return _render_comparison(
@@ -212,7 +212,29 @@ def _compare(
         place = f"/topics/{record.topic}/records/{record.partition}/{record.offset}"
         made = compare_sides(this, _make_side(record.name, place, record.timestamp, masked))
     return _render_comparison(
-        request, this.name, address, handlers, wanted.handler, found, made, "", 200, same_key=same_key, keyed=keyed
+        request,
+        this.name,
+        address,
+        handlers,
+        wanted.handler,
+        found,
+        made,
+        "",
+        200,
+        same_key=same_key,
+        keyed=keyed,
+        none_of_key=none_of_key,
+    )
+
+
+def _search(here: Console, wanted: GoodQuery, below: int | None) -> GoodRecordSearch:
+    return find_last_good_record(
+        here.desk.settings,
+        (wanted.topic, wanted.partition),
+        wanted.offset if below is None else below,
+        wanted.handler,
+        wanted.key,
+        log="" if below is not None else wanted.log,
     )
 
 
@@ -259,6 +281,7 @@ def _render_comparison(
     *,
     same_key: bool = False,
     keyed: bool = False,
+    none_of_key: bool = False,
 ) -> Response:
     here = console.get_console(request)
 
@@ -279,6 +302,7 @@ def _render_comparison(
         absent=absent,
         same_key=same_key,
         keyed=keyed,
+        none_of_key=none_of_key,
         link=link,
         days=here.desk.settings.file.kafka_ledger_days,
     )

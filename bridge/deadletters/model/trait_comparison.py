@@ -10,6 +10,8 @@ MOST_TRAITS: Final = 20
 #: The least percentage of letters that have, or lack, a common trait.
 LEAST: Final = 50
 
+#: The least difference from other letters, in percent of the letters, if no handled record is known.
+LEAST_APART: Final = 10
 #: Standard deviations at either share. Thousands of values are compared, so few pairs may be told apart by chance.
 CERTAINTY: Final = 3.5
 
@@ -52,10 +54,11 @@ class LetterTrait(NamedTuple):
     def is_beyond_chance(self) -> bool:
         """Return whether the share of the handled records is smaller than chance alone would make it.
 
-        The ranges of both shares (Wilson's score interval) do not meet. Other letters are compared as they are.
+        The ranges of both shares (Wilson's score interval) do not meet. Other letters failed as well: with them, the
+        difference must be one that a person would act on.
         """
         if not self.of_handled:
-            return self.apart > 0
+            return 100 * self.apart >= LEAST_APART
         return _bound_share(self.letters, self.of, -1) > _bound_share(self.handled, self.of_handled, 1)
 
 
