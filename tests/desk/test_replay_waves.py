@@ -47,7 +47,7 @@ def test_it_goes_on_when_all_of_the_first_waves_and_most_of_the_later_ones_ended
 
 
 def test_why_it_stopped_is_said_in_numbers():
-    assert decide_next_wave(2, {"done": 17, "dead": 2, "unknown": 1}, 0).why == "canary: of 20 of wave 3, 2 died again"
+    assert decide_next_wave(2, {"done": 17, "dead": 2, "unknown": 1}, 0).why == "canary: 2 of 20 of wave 3 died again"
     assert decide_next_wave(2, {"done": 18, "sent": 1, "unknown": 1}, WAITS).why == (
         "canary: 2 of wave 3 had no outcome after 3600 s"
     )
@@ -55,7 +55,7 @@ def test_why_it_stopped_is_said_in_numbers():
 
 def test_a_canary_that_was_gone_on_with_is_as_strict_as_a_new_one():
     stopped = decide_next_wave(3, {"done": 4, "dead": 1}, 0, [2])
-    assert stopped == (CanaryTurn.STOP, "canary: of 5 of wave 4, 1 died again")
+    assert stopped == (CanaryTurn.STOP, "canary: 1 of 5 of wave 4 died again")
     assert decide_next_wave(4, {"done": 19, "dead": 1}, 0, [2]).turn is CanaryTurn.GO_ON
     assert decide_next_wave(1, {"done": 19, "dead": 1}, 0, [2]).turn is CanaryTurn.STOP
 

@@ -238,7 +238,7 @@ def test_a_canary_whose_first_waves_end_badly_leaves_the_others_untouched(stack:
         mended.touch()
         plan = here.plans.apply(replay(here, canary=True).id, "ann")
         assert (plan.state, plan.wave) == (PlanState.STOPPED, 1)
-        assert plan.stopped == "canary: of 5 of wave 2, 1 died again"
+        assert plan.stopped == "canary: 1 of 5 of wave 2 died again"
         # It stops as soon as one is known to be dead: others of its wave may be on their way still.
         plan = here.plans.wait(plan.id)
         assert plan.outcomes == {"done": 5, "dead": 1, "waiting": 44}

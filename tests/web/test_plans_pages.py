@@ -557,3 +557,8 @@ def test_a_large_plan_awaits_a_second_person_on_its_page_and_its_planner_sees_no
     assert bob.post(f"{other}/stop", **bob.form(other, f"{other}/apply"), why="no").status_code == 303
     assert "rejected by bob: no" in re.sub("<[^>]+>", "", ann.get(other).text)
     assert "rejected" in ann.get("/plans").text
+
+
+def test_a_wave_that_stopped_its_plan_says_how_many_may_be_dead():
+    wave = WaveProgress(4, {"done": 59, "dead": 22, "unknown": 19}, 6, None, None, is_now=False, is_last=False)
+    assert describe_wave(wave).words == "stopped the plan: 22 dead again, 19 unknown; 5 may be"

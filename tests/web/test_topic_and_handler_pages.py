@@ -107,6 +107,11 @@ def test_a_handler_that_is_halted_alone_or_in_some_keys_says_so(page):
     assert "halted" not in words(page(TOPIC, halted_handlers=[{**halt, "topic": "mail"}])).partition("Halted and")[0]
 
 
+def test_a_handler_is_halted_from_its_page_by_who_may(page):
+    assert f'href="/topics/orders/halt?handler={HANDLER}">Halt…</a>' in page(ONE)
+    assert "/topics/orders/halt" not in page(ONE, Role.VIEWER)
+
+
 def test_a_handler_is_halted_with_its_topic(page):
     halted = {"orders": {"since": SINCE, "by": "ann", "why": "the period is closed"}}
     assert f"{HANDLER} 2 96 1 s 0 halted with orders" in words(page(TOPIC, halted=halted))

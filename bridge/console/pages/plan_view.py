@@ -209,20 +209,22 @@ def build_wave_bar(wave: WaveProgress) -> list[charts.BarShare]:
 
 def describe_wave(wave: WaveProgress) -> PlanBadge:
     """Return the result of a wave, or the limit at which it stops the plan."""
-    dead, done = wave.count(PlanItemState.DEAD, PlanItemState.UNKNOWN), wave.count(PlanItemState.DONE)
+    dead, unknown = wave.count(PlanItemState.DEAD), wave.count(PlanItemState.UNKNOWN)
+    done = wave.count(PlanItemState.DONE)
     pending, way = wave.count(PlanItemState.WAITING, *UNDER_WAY), wave.count(*UNDER_WAY)
     if wave.is_now:
         stops = "" if wave.is_last else f"; stops the plan at {wave.stops_at:,} dead"
         return PlanBadge("run", "run", f"runs{stops}")
     if pending == wave.letters and not way:
         return PlanBadge("off", "clock", "not begun")
-    if not wave.is_last and dead >= wave.stops_at:
-        return PlanBadge("bad", "halt", f"stopped the plan: {dead:,} of {wave.letters:,}")
+    if not wave.is_last and dead + unknown >= wave.stops_at:
+        ends = f"{dead:,} dead again" + (f", {unknown:,} unknown" if unknown else "")
+        return PlanBadge("bad", "halt", f"stopped the plan: {ends}; {wave.stops_at - 1:,} may be")
     if pending:
         if way:
             return PlanBadge("run", "run", f"sent, {way:,} in flight")
         return PlanBadge("off", "clock", f"{pending:,} not sent")
-    return PlanBadge("good", "ok", f"passed, {done:,} of {wave.letters:,}" if dead else "passed")
+    return PlanBadge("good", "ok", f"passed, {done:,} of {wave.letters:,}" if dead + unknown else "passed")
 
 
 def describe_success_rate(plan: BulkPlan) -> str:

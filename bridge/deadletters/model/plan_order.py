@@ -118,7 +118,7 @@ def decide_next_wave(
     # Even if all items in flight ended well, too few would have.
     best = good + pending + unknown
     if _too_many_died(stage, bad, best + bad):
-        return CanaryDecision(CanaryTurn.STOP, f"canary: of {best + bad:,} of wave {wave + 1}, {bad:,} died again")
+        return CanaryDecision(CanaryTurn.STOP, f"canary: {bad:,} of {best + bad:,} of wave {wave + 1} died again")
     if not pending and (not unknown or (stage >= ALL_OF and good >= PART * (best + bad))):
         return CanaryDecision(CanaryTurn.GO_ON)
     if waited >= WAITS:
