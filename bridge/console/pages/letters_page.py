@@ -20,7 +20,7 @@ from bridge.console.record_lookup import mask_last_errors
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.editing.handler_check import HandlerVerdict
 from bridge.deadletters.editing.value_diff import diff_values
-from bridge.deadletters.inspection.advice import advise_on_letter
+from bridge.deadletters.inspection.advice import LOOK_AT_LETTER, advise_on_letter
 from bridge.deadletters.inspection.topic_letters import fetch_letter_value
 from bridge.deadletters.masking.letter_mask import LetterMasks, MaskedView
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, FILTER_FIELDS, LetterCursor, LetterFilter
@@ -242,6 +242,7 @@ def show_letter(request: Request) -> Response:
         tries=letter.attempts._replace(replayed=letter.attempts.replayed + int(_is_sent(letter))),
         notes=_list_notes(here.desk, letter),
         next=advise_on_letter(letter),
+        usual=LOOK_AT_LETTER.why,
         newer=newer,
         older=older,
         back=filter_address.build_address("/letters", QueryParams(filter_address.list_filter_fields(query))),

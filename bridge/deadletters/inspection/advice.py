@@ -35,7 +35,8 @@ class Suggestion(NamedTuple):
     why: str
 
 
-#: What is said of a group if nothing else fits.
+#: What is said of a letter, and of a group, if nothing else fits.
+LOOK_AT_LETTER: Final = Suggestion(NextStep.LOOK, "The failure is below. Fix the cause, then replay.")
 LOOK_AT_GROUP: Final = Suggestion(NextStep.LOOK, "See the failure below. Fix the cause, then replay.")
 
 
@@ -80,7 +81,7 @@ def advise_on_letter(letter: LetterView) -> Suggestion:
         times = f"It has died {it.failures:,} times"
         on = f", the last time on {it.version}" if it.version else ""
         return Suggestion(NextStep.EDIT, f"{times}{on}: a replay alone does not fix it.")
-    return Suggestion(NextStep.LOOK, "The failure is below. Fix the cause, then replay.")
+    return LOOK_AT_LETTER
 
 
 def advise_on_group(group: GroupState, around: GroupSurroundings) -> Suggestion:
