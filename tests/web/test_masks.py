@@ -96,7 +96,7 @@ ASKED = {
     "POST /plans/patch": ["/plans/patch"],
     "POST /plans/patch/check": ["/plans/patch/check"],
     "GET /plans/{id:int}/differences": ["/plans/1/differences", "/plans/2/differences", "/plans/3/differences"],
-    "GET /plans/{id:int}": ["/plans/1", "/plans/2"],
+    "GET /plans/{id:int}": ["/plans/1", "/plans/2", "/plans/5"],
     "GET /events": ["/events?of=overview", "/events?of=plan-1"],
     "GET /sign-in": ["/sign-in"],
     "GET /sign-in/{token}": ["/sign-in/x"],
@@ -309,6 +309,7 @@ def masked(desk, record, monkeypatch):
     desk.plans.draft(
         PlanKind.ARCHIVE, LetterFilter(text="zebra", key=KEY.encode(), headers=(("X-Token", TOKEN),)), "kim"
     )
+    desk.plans.draft(PlanKind.ARCHIVE, LetterFilter(since=15_000, values=(("buyer.email", EMAIL),)), "kim")
 
     made = []
 
