@@ -106,9 +106,10 @@ def _read_time(text: str) -> datetime | None:
         return None
     try:
         at = datetime.fromisoformat(text.upper())
-    except ValueError:
+        # At the ends of the calendar a time of another zone may be none in UTC.
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 #: By partition the offset below which a search by key goes on: `0:1200,3:77`.

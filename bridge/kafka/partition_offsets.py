@@ -405,9 +405,10 @@ def find_offsets_at(settings: Settings, extents: Sequence[Extent], moment: str) 
         return {extent.partition: min(max(int(moment), extent.first), extent.end) for extent in extents}
     try:
         time = int(datetime.fromisoformat(moment).astimezone().timestamp() * 1000)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise NoMoment(f"{moment!r} is no offset, no time (2026-01-31T12:00), neither earliest nor latest.") from None
-    return _find_offsets_at_time(settings, extents, moment, time)
+    # Kafka's times begin in 1970: a negative one asks for something else.
+    return _find_offsets_at_time(settings, extents, moment, max(0, time))
 
 
 def _find_offsets_at_time(settings: Settings, extents: Sequence[Extent], moment: str, time: int) -> dict[int, int]:

@@ -38,6 +38,12 @@ def test_of_a_value_that_is_not_read_no_field_is_said_to_be_missing() -> None:
     ]
 
 
+def test_letters_whose_values_are_all_unreadable_are_compared_by_what_else_they_have() -> None:
+    these = TraitSide([{("key", ""): "k", ("field", "a"): None} for _ in range(20)], unread=20)
+    handled = TraitSide([{("key", ""): str(number), ("field", "a"): "1"} for number in range(500)])
+    assert [each.what for each in find_common_traits(these, NONE, handled).traits] == ["key"]
+
+
 def test_beside_handled_records_what_all_letters_have_sets_none_apart() -> None:
     these = side(*({"country": "CH", "currency": "CHF"} for _ in range(50)))
     others = side({"country": "DE", "currency": "CHF"})

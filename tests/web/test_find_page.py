@@ -85,6 +85,8 @@ def known(monkeypatch, desk):
         ("orders 2026-11-21T03:45+01:00", TimeQuery("orders", datetime.fromisoformat("2026-11-21T02:45+00:00"))),
         ("orders 2026-11-21", KeyQuery("orders", "2026-11-21")),
         ("orders 2026-13-21 02:45", KeyQuery("orders", "2026-13-21 02:45")),
+        ("orders 0001-01-01T00:00+14:00", KeyQuery("orders", "0001-01-01T00:00+14:00")),
+        ("orders 9999-12-31T23:59-14:00", KeyQuery("orders", "9999-12-31T23:59-14:00")),
         ("nobody cust-90412", KeyQuery(None, "nobody cust-90412")),
         ("cust-90412", KeyQuery(None, "cust-90412")),
         ("²", KeyQuery(None, "²")),

@@ -9,14 +9,17 @@ from bridge.console import shown_record
 from bridge.console.api import inspection_api
 from bridge.console.pages import blocking_rows, record_page
 from bridge.console.pages.blocking_rows import advise_on_block
+from bridge.console.pages.payload_panel import list_header_rows
 from bridge.console.pages.status_rows import PartitionRow
 from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NoSuchRecord
 from bridge.inspection.blocking_records import BlockingRecord, BlockReport, WaitingLane, find_lanes
 from bridge.inspection.last_good_record import GoodRecordSearch
 from bridge.inspection.record_content import RecordContent
 from bridge.ledger import Fate
+from bridge.settings.masked_fields import read_mask_rules
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile_input
 from tests.web.status_answer import status
@@ -124,6 +127,24 @@ def test_a_program_is_given_the_record_byte_for_byte(given, program):
     assert (found["masked"], found["format"], found["fault"]) == (0, "", "")
 
 
+def test_a_record_of_a_hundred_thousand_headers_lists_a_hundred_and_makes_addresses_for_these_alone(browser, given):
+    given(content(headers=tuple((f"h{number}", b"v") for number in range(100_000))))
+    page = browser().get(RECORD).text
+    assert "99,900 more headers: bridge find orders-3-1234 --value" in words(page)
+    assert page.count('data-l="Bytes"') == 100
+    rows = [
+        *list_header_rows(content(headers=(("h", b"v"),) * 102).headers, "orders", LetterMasks(read_mask_rules("")))
+    ]
+    assert [bool(row.letters) for row in rows] == [True] * 100 + [False] * 2
+
+
+def test_a_header_begins_no_line_of_a_comparison(browser, given):
+    good = content(offset=1200)
+    given(content(headers=(("version", b"1"), ("a", b"1\nversion: 2"))), GoodRecordSearch(good, 1200, 1234))
+    text = words(browser().get(f"{RECORD}/good").text)
+    assert r"this: a: 1\nversion: 2" in text
+
+
 def test_a_record_is_compared_with_the_last_good_one_member_by_member(browser, given):
     good = content(b'{"amount":  2}', 1200, headers=(("version", b"0"),))
     given(content(), GoodRecordSearch(good, 1200, 1234))
@@ -173,12 +194,20 @@ def test_a_search_that_ended_at_its_limit_says_what_was_searched_and_goes_on_the
 
 
 def test_a_letter_is_compared_with_the_value_that_it_has_although_its_record_is_gone(browser, given, record):
-    record(letter(1, value=b'{"amount": "x"}', key=b"cust-1"))
+    record(letter(1, value=b'{"amount": "x"}', key=b"cust-1", consumer_group="shop"))
     given(NoSuchRecord("gone"), GoodRecordSearch(content(b'{"amount": 2}', 0), 0, 1))
     assert 'href="/letters/1/good"' in browser().get("/letters/1").text
     text = words(browser().get("/letters/1/good").text)
     assert 'good: "amount": 2 this: "amount": "x"' in text
     assert given.asked[3] == HANDLER
+
+
+def test_a_letter_of_another_group_is_not_compared_by_this_groups_ledger(browser, given, record):
+    record(letter(1, consumer_group="billing"))
+    given(NoSuchRecord("gone"), GoodRecordSearch(content(b'{"amount": 2}', 0), 0, 1))
+    answer = browser().get("/letters/1/good")
+    assert answer.status_code == 404
+    assert "This letter is of the consumer group 'billing', and this console asks the ledger of" in words(answer.text)
 
 
 def test_values_that_are_too_large_are_not_compared_and_said_to_be(browser, given):

@@ -285,7 +285,7 @@ def _print_original(console: Console, letter: LetterView) -> None:
     if not (original.kept and letter.kept):
         print_line(console, f"  that value is too large for the database; its record is {original.where}")
         return
-    for line in diff_values(original.value, letter.value).splitlines()[2:]:
+    for line in diff_values(original.value, letter.value).split("\n")[2:]:
         print_line(console, f"  {line}")
 
 

@@ -23,7 +23,7 @@ def build_diff_rows(difference: str) -> list[DiffRow]:
     found: list[DiffRow] = []
     old: list[str] = []
     new: list[str] = []
-    for line in difference.splitlines()[2:]:
+    for line in difference.split("\n")[2:]:
         if line[:1] in ("-", "+"):
             (old if line[0] == "-" else new).append(line[1:])
             continue

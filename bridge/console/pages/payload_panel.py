@@ -24,6 +24,8 @@ _PARAMETERS: Final = ("value", "from", "search")
 #: Lines from which on a value has a box.
 _BOX_LINES: Final = 30
 _BOX_CHARACTERS: Final = 2_000
+#: The most headers that a page lists (payload-macros.html).
+LISTED_HEADERS: Final = 100
 #: The most bytes of a header's value that goes into an address.
 _LINKED_BYTES: Final = 500
 
@@ -149,13 +151,15 @@ class HeaderRow(NamedTuple):
 
 
 def list_header_rows(headers: Headers, topic: str, masks: LetterMasks) -> Iterator[HeaderRow]:
-    """Yield headers, as a role sees them, with the addresses of the letters of the topic that have them.
+    """Yield headers, as a role sees them, those that are listed with the addresses of the letters that have them.
 
     Parameters:
         topic: the source topic.
     """
-    for name, value in headers:
-        yield HeaderRow(name, value, _address_letters(name, value, topic, masks))
+    for number, (name, value) in enumerate(headers):
+        # A record may have a hundred thousand.
+        letters = _address_letters(name, value, topic, masks) if number < LISTED_HEADERS else None
+        yield HeaderRow(name, value, letters)
 
 
 def _address_letters(name: str, value: bytes | None, topic: str, masks: LetterMasks) -> str | None:

@@ -16,14 +16,18 @@ from bridge.console import console
 from bridge.console.console import Console
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
 from bridge.console.pages.payload_panel import address_key_letters, build_payload_panel, list_header_rows
+from bridge.console.record_lookup import find_scope_fault
 from bridge.console.shown_record import mask_content, read_shown_record
+from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.editing.value_diff import diff_values
 from bridge.deadletters.inspection.topic_letters import fetch_letter_value
 from bridge.deadletters.masking.letter_mask import MaskedRecord
 from bridge.deadletters.masking.value_mask import HiddenParts
-from bridge.deadletters.model.letter_view import LetterView
+from bridge.deadletters.model.letter_parser import OURS
+from bridge.deadletters.model.letter_view import LetterLine, LetterView
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NoSuchRecord, UnknownHandler
 from bridge.formats.delivery import Headers
+from bridge.formats.text_forms import make_printable
 from bridge.inspection.last_good_record import GoodRecordSearch, find_last_good_record
 
 #: The most bytes of two values that are compared.
@@ -146,8 +150,7 @@ def compare_letter(request: Request) -> Response:
     it, address = letter.listed, f"/letters/{letter.listed.id}"
     name = f"{it.topic}-{it.partition}-{it.offset}"
     handlers = [here.desk.routes.current_names.get(it.handler, it.handler)]
-    if it.origin != "bridge" or it.topic not in here.desk.routes.topics:
-        why = "No handler here has this letter's topic, so the ledger does not know which of its records are good."
+    if why := _explain_unknown_fates(here.desk, it):
         return _render_comparison(request, name, address, handlers, handlers[0], None, None, why, 404)
     try:
         letter = here.desk.database.payloads.read_letter(fetch_letter_value(here.desk.settings, letter))
@@ -158,6 +161,18 @@ def compare_letter(request: Request) -> Response:
         return _render_comparison(request, name, address, handlers, handlers[0], None, None, why, 404)
     wanted = GoodQuery(it.topic, it.partition, it.offset, handlers[0], it.key, letter.topic_id)
     return _compare(request, _make_letter_side(request, name, address, letter), wanted, handlers, address)
+
+
+def _explain_unknown_fates(desk: DeadLetterService, letter: LetterLine) -> str:
+    """Return why this console's ledger does not know which records are good for a letter's handler; empty: it does."""
+    if letter.origin != OURS or letter.topic not in desk.routes.topics:
+        return "No handler here has this letter's topic, so the ledger does not know which of its records are good."
+    if letter.consumer_group != desk.settings.group:
+        return (
+            f"This letter is of the consumer group {letter.consumer_group!r}, and this console asks the ledger of "
+            f"{desk.settings.group!r}: which records are good for another group's handler it does not know."
+        )
+    return find_scope_fault(desk, letter.topic)
 
 
 def _make_letter_side(request: Request, name: str, address: str, letter: LetterView) -> ComparedSide:
@@ -255,7 +270,8 @@ def compare_sides(this: ComparedSide, good: ComparedSide) -> Comparison:
 
 
 def _write_headers(headers: Headers) -> bytes:
-    lines = (f"{name}: {_write_data(data)}" for name, data in headers)
+    # A line for each header: its text begins no other one.
+    lines = (make_printable(f"{name}: {_write_data(data)}") for name, data in headers)
     return "\n".join(lines).encode("utf-8", "surrogatepass")
 
 

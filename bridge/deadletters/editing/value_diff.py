@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from difflib import unified_diff
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Final
 
 from bridge.deadletters.model import exact_json
@@ -14,25 +14,60 @@ WIDTH: Final = 500
 #: Most pairs of lines that are compared, at a tenth of a second of a core for each million: values that differ
 #: everywhere would take minutes.
 PAIRS: Final = 4_000_000
-#: Lines of context around a change.
+#: Lines of context around a change; characters before what differs in a long line; bytes that are shown of no text.
 _AROUND: Final = 3
+_BESIDE: Final = 60
+_BYTES: Final = 16
 
 
 def diff_values(before: bytes | None, after: bytes | None) -> str:
-    """Return a unified diff: of JSON by members, of other texts by lines, else of the sizes.
+    """Return a unified diff: of JSON by members, of other texts by lines, else of the sizes. Its lines end with `\\n`,
+    and may have other separators in them.
 
     It is cut at `LINES`, with a note. Only the lines between the first and the last change are compared; if these are
     too many, line by line, or else only the sizes.
     """
     old, new = _split_lines(before), _split_lines(after)
-    if old is None or new is None:
-        old, new = [_describe_size(before)], [_describe_size(after)]
+    if old is None or new is None or (old == new == [] and before != after):
+        old, new = _describe_bytes(before, after)
     compared = _compare_lines(old, new)
     if compared is None:
-        compared = _write_unified([_describe_size(before)], [_describe_size(after)])
-    found = [line[:WIDTH] for line in compared]
+        compared = _write_unified(*_describe_bytes(before, after))
+    found = _cut_lines(compared)
     more = len(found) - LINES
     return "\n".join([*found[:LINES], f"… {more} more lines"] if more > 0 else found)
+
+
+def _cut_lines(lines: Sequence[str]) -> list[str]:
+    """Return lines of a difference of `WIDTH` characters at most; of pairs what differs is within."""
+    found = [*lines[:2]]
+    old: list[str] = []
+    new: list[str] = []
+    for line in [*lines[2:], ""]:
+        if line[:1] in ("-", "+"):
+            (old if line[0] == "-" else new).append(line)
+            continue
+        begins = [_find_begin(*pair) for pair in zip_longest(old, new, fillvalue="")]
+        for some in (old, new):
+            found += [_cut_line(each, begin) for each, begin in zip(some, begins, strict=False)]
+        found.append(_cut_line(line, 0))
+        old, new = [], []
+    return found[:-1]
+
+
+def _find_begin(old: str, new: str) -> int:
+    """Return where two lines are shown from: a little before what differs."""
+    if max(len(old), len(new)) <= WIDTH:
+        return 0
+    pairs = enumerate(zip(old[1:], new[1:], strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)) - 1)
+    return 0 if same < WIDTH - _BESIDE else same - _BESIDE
+
+
+def _cut_line(line: str, begin: int) -> str:
+    if begin:
+        line = f"{line[:1]}… {begin:,} characters … {line[1 + begin :]}"
+    return line[:WIDTH]
 
 
 def _compare_lines(old: Sequence[str], new: Sequence[str]) -> list[str] | None:
@@ -64,7 +99,7 @@ def _trim_equal_lines(old: Sequence[str], new: Sequence[str]) -> tuple[Sequence[
 def count_changes(found: str) -> int:
     """Return the number of changed places of a diff: changed lines in a row count in pairs."""
     count = old = new = 0
-    for line in [*found.splitlines()[2:], ""]:
+    for line in [*found.split("\n")[2:], ""]:
         if line[:1] in ("-", "+"):
             old, new = old + (line[0] == "-"), new + (line[0] == "+")
         else:
@@ -86,5 +121,19 @@ def _split_lines(value: bytes | None) -> list[str] | None:
         return None
 
 
+def _describe_bytes(before: bytes | None, after: bytes | None) -> tuple[list[str], list[str]]:
+    """Return a line for each of two values that are not compared by lines; of one size, with the bytes that differ."""
+    old, new = _describe_size(before), _describe_size(after)
+    if old != new or before is None or after is None or before == after:
+        return [f"({old})"], [f"({new})"]
+    at = next(number for number, (one, other) in enumerate(zip(before, after, strict=True)) if one != other)
+    return [f"({old}, {_describe_part(before, at)})"], [f"({new}, {_describe_part(after, at)})"]
+
+
+def _describe_part(value: bytes, at: int) -> str:
+    more = "…" if at + _BYTES < len(value) else ""
+    return f"0x{value[at : at + _BYTES].hex()}{more} from byte {at:,} on"
+
+
 def _describe_size(value: bytes | None) -> str:
-    return "(a tombstone)" if value is None else f"({len(value):,} bytes)"
+    return "a tombstone" if value is None else f"{len(value):,} bytes"

@@ -57,6 +57,9 @@ class LetterTrait(NamedTuple):
         The ranges of both shares (Wilson's score interval) do not meet. Other letters failed as well: with them, the
         difference must be one that a person would act on.
         """
+        if not self.of:
+            # The fields of none of these letters are known.
+            return False
         if not self.of_handled:
             return 100 * self.apart >= LEAST_APART
         return _bound_share(self.letters, self.of, -1) > _bound_share(self.handled, self.of_handled, 1)
