@@ -122,8 +122,8 @@ def _with_audit(desk: "DeadLetterService", certificate: "ErasureCertificate") ->
 
 
 def _print_certificate(to: "Console", certificate: "ErasureCertificate") -> None:
-    what = "would be erased (nothing was)" if certificate.is_plan else "erased"
-    print_line(to, f"person {certificate.subject}: {what}, {certificate.why}, by {certificate.by}")
+    what = "plan: nothing is erased yet" if certificate.is_plan else "erased"
+    print_line(to, f"person {certificate.subject}, {what}, by {certificate.by}: {certificate.why}")
     for finding in certificate.findings:
         _print_finding(to, certificate, finding)
     for delivery in certificate.unended:

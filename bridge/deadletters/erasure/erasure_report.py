@@ -85,8 +85,8 @@ def _report_database(found: PersonData, outcome: ErasureOutcome, subject: Erasur
     yield ErasureFinding("notes", "notes on these letters", found.notes, outcome.notes, "note")
     short = subject.short_texts
     unsearched = (
-        f"{short} of the keys and fields have less than {SHORTEST_QUOTE} characters and are not searched in texts: "
-        "too many other texts have them"
+        f"keys and fields of less than {SHORTEST_QUOTE} characters ({short}) are not searched in texts, where too many "
+        "others are the same"
         if short
         else ""
     )
@@ -99,7 +99,7 @@ def _report_database(found: PersonData, outcome: ErasureOutcome, subject: Erasur
         len(found.quoting),
         0,
         "letter",
-        f"letters {others}: they are records of others; edit, discard or leave them" if found.quoting else "",
+        f"records of others, which stay: letters {others}" if found.quoting else "",
     )
     if found.exports:
         remains = "files of bridge deadletters export: whoever exported has them (see the audit log, entries export)"
@@ -175,17 +175,17 @@ def _report_topic(searched: SearchedTopic, outcome: ErasureOutcome, *, is_plan: 
     if kind is TopicKind.SOURCE:
         if searched.count:
             remains.append(
-                f"it is not the bridge's topic, and its records stay: {_describe_end(searched)}. Delete them yourself "
-                "(a tombstone on a compacted topic, kafka-delete-records)"
+                f"it is not the bridge's topic: Kafka keeps its records {_describe_end(searched)}. Delete them "
+                "yourself (a tombstone on a compacted topic, kafka-delete-records)"
             )
     else:
         for place in searched.found:
             erased += _count_erased(searched, place, outcome)
             remains += _describe_left(searched, place, outcome)
         if erased:
-            remains.append(
-                f"deleted records cannot be read; the broker's files have their bytes: {_describe_end(searched)}"
-            )
+            remains.append("what is deleted cannot be read, and its bytes stay in the broker's files")
+        if searched.count:
+            remains.append(f"Kafka keeps all this {_describe_end(searched)}")
     if searched.quoting:
         remains.append(f"{format_count(searched.quoting, 'record')} of others quote the person, and stay")
     left = searched.count - erased
@@ -206,17 +206,17 @@ def _count_erased(searched: SearchedTopic, place: Place, outcome: ErasureOutcome
 def _describe_left(searched: SearchedTopic, place: Place, outcome: ErasureOutcome) -> Iterator[str]:
     number = f"{place[0]}-{place[1]}"
     if place in outcome.refused:
-        yield f"Kafka refused to delete records of {number}: {outcome.refused[place]}; {_describe_end(searched)}"
+        yield f"Kafka refused to delete records of {number}: {outcome.refused[place]}"
     elif (deletable := outcome.ranges.get(place)) is not None and deletable.left:
         count = format_count(deletable.left, "record")
-        yield f"{count} of {number}: {deletable.why}; run the command again later, or {_describe_end(searched)}"
+        yield f"{count} of {number} cannot be deleted yet, as {deletable.why}: run the command again later"
 
 
 def _describe_end(searched: SearchedTopic) -> str:
     """Return until when Kafka keeps the bytes of the person's records."""
     retention = searched.retention
     if retention is None:
-        return "Kafka does not tell for how long (bridge topics)"
+        return "for a time that it does not tell (bridge topics)"
     newest = max((each.timestamp for some in searched.found.values() for each in some), default=0)
     if (end := retention.find_end(newest)) is not None:
         days = retention.retention_ms / 86_400_000
@@ -229,7 +229,7 @@ def _describe_end(searched: SearchedTopic) -> str:
 
 def _describe_unbounded(retention: RecordRetention) -> str:
     if "compact" in retention.policy:
-        return "it is compacted: until a later record of the key, or a tombstone, and the cleaner's next run"
+        return "until the cleaner has met a later record of the key, or a tombstone: the topic is compacted"
     closed = f"{retention.segment_ms / 86_400_000:.3g} days"
     return (
         "without an end (retention.ms is -1), but for deleted records: the broker deletes a file once it is closed "
