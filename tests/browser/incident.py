@@ -22,7 +22,9 @@ from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter
 from bridge.deadletters.replay.redrive_plan import RedriveRequest
 from bridge.formats.attempt_history import AttemptNote
 from bridge.formats.delivery import Attempts
-from bridge.ledger.delivery_counts import CountKey, add_counts
+from bridge.ledger.delivery_counts import CountKey, DurationKey, add_counts
+from bridge.ledger.duration_histogram import count_by_bucket
+from bridge.ledger.gauge_history import GaugeKey, write_gauges
 from bridge.ledger.ledger_client import Ledger
 from tests.browser.world import World
 from tests.desk import letters
@@ -217,12 +219,25 @@ def handled(world: World, letters: Iterable[StoredLetter]) -> None:
     ledger = Ledger.from_settings(world.desk.settings)
     assert ledger is not None
     minute, found = int(time.time() // 60), Counter[CountKey]()
-    for handler, source, usual in ((CHARGE, "orders", 40), (NOTIFY, "orders", 36), (PAY_BACK, "refunds", 3)):
+    took: dict[DurationKey, dict[int, int]] = {}
+    levels: dict[int, dict[GaugeKey, int]] = {}
+    for handler, source, usual, mean in (
+        (CHARGE, "orders", 40, 0.08),
+        (NOTIFY, "orders", 36, 0.4),
+        (PAY_BACK, "refunds", 3, 6),
+    ):
         topic = world.stack.topic(source)
         for at in range(minute - 24 * 60 + 1, minute):
             # By no chance: two pictures of one night are the same but for their clock.
             busy = 1.2 + math.sin(at / 229) + 0.2 * math.sin(at * 7.3)
-            found[CountKey(topic, handler, "handled", at)] = max(1, int(usual * busy))
+            runs = found[CountKey(topic, handler, "handled", at)] = max(1, int(usual * busy))
+            slow = mean * (1 + 3 * (at > minute - 20)) * (1 + 0.2 * math.sin(at / 3))
+            took[DurationKey(topic, handler, at)] = {
+                **count_by_bucket([slow * (0.4 + (run * 7 % 20) / 14) for run in range(runs)]),
+            }
+            waiting = int(runs * (1 + 12 * (at > minute - 15)))
+            levels.setdefault(at, {})[GaugeKey("backlog", handler)] = waiting
+            levels[at][GaugeKey("lag", topic)] = 2 * waiting
     for each in letters:
         at = each.failed_at // MINUTE
         whose = (each.identity.topic, each.identity.handler)
@@ -232,7 +247,11 @@ def handled(world: World, letters: Iterable[StoredLetter]) -> None:
     for handler, ago, went in ((NOTIFY, 26, 37), (CHARGE, 3, 6), (CHARGE, 2, 20), (CHARGE, 1, 81)):
         found[CountKey(orders, handler, "replayed", minute - ago)] += went
     with closing(ledger):
-        add_counts(ledger, found)
+        add_counts(ledger, found, took)
+        # A minute in which no bridge ran has no level.
+        for at, values in levels.items():
+            if at > minute - 90 or at % 60 == 0:
+                write_gauges(ledger, values if at != minute - 30 else {}, at)
 
 
 def fill(world: World) -> Night:

@@ -8,13 +8,18 @@ from tests.browser.incident import CHARGE, PAY_BACK
 #: Of each route that shows a page its addresses, one for each way in which it looks; in braces
 #: what tests.browser.incident.Night has.
 ADDRESSES: Final[dict[str, tuple[str, ...]]] = {
-    "/": ("/",),
-    "/topics/{topic}": ("/topics/shop.orders", "/topics/shop.orders?decisions=1", "/topics/shop.orders?blocking=1"),
+    "/": ("/", "/?charts=15m.7d.shared"),
+    "/topics/{topic}": (
+        "/topics/shop.orders",
+        "/topics/shop.orders?decisions=1",
+        "/topics/shop.orders?blocking=1",
+        "/topics/shop.orders?charts=15m.table",
+    ),
     "/topics/{topic}/records/{partition:int}/{offset:int}": ("/topics/shop.orders/records/0/99",),
     "/topics/{topic}/records/{partition:int}/{offset:int}/good": ("/topics/shop.orders/records/0/99/good",),
     "/topics/{topic}/halt": ("/topics/shop.orders/halt",),
     "/topics/{topic}/resume": ("/topics/shop.orders/resume",),
-    "/handlers/{name}": (f"/handlers/{CHARGE}",),
+    "/handlers/{name}": (f"/handlers/{CHARGE}", f"/handlers/{CHARGE}?charts=7d.took-24h.table"),
     "/handlers/{name}/policy": (f"/handlers/{CHARGE}/policy", f"/handlers/{CHARGE}/policy?option=retry_delays"),
     "/find": ("/find", "/find?q=shop.orders-0-0", "/find?q=cust-90412", "/find?q=nothing-of-that-name"),
     "/activity": ("/activity", "/activity?range=yesterday", "/activity?range=all&who=ann"),

@@ -165,6 +165,30 @@ def test_a_bar_of_a_chart_says_its_count_at_the_focus_and_leads_to_its_letters(w
     assert page.locator("h1").count() == 1
 
 
+def test_percentiles_and_histogram_are_read_by_the_arrow_keys_and_a_range_is_chosen_by_a_link(window):
+    page = window().page(f"/handlers/{CHARGE}")
+    percentiles, histogram = page.locator("#h-took .bars").all()
+    percentiles.focus()
+    page.keyboard.press("Home")
+    assert re.fullmatch(
+        r"\d\d:\d\d UTC: [\d,]+ runs?, p50 \S+ m?s, p95 \S+ m?s, p99 \S+ m?s", page.locator(".bars .tip").inner_text()
+    )
+    histogram.focus()
+    page.keyboard.press("ArrowRight")
+    assert re.fullmatch(r"\S+ to \S+ m?s: [\d,]+ runs?, \S+ %", page.locator(".bars .tip").inner_text())
+    page.get_by_role("navigation", name="Range by the hour").get_by_role("link", name="7 d").press("Enter")
+    page.wait_for_url("**?charts=7d")
+    week = page.locator("#h-day .bars").first
+    assert len((week.get_attribute("data-counts") or "").split(" ")) == 168
+    week.focus()
+    page.keyboard.press("End")
+    assert re.fullmatch(r"\d\d \w+, \d\d:00 UTC: [\d,]+", page.locator(".bars .tip").inner_text())
+    backlog = page.locator("#h-hour .bars").last
+    backlog.focus()
+    page.keyboard.press("End")
+    assert page.locator(".bars .tip").inner_text().endswith("UTC: not known"), "the minute is not over"
+
+
 def test_a_theme_that_is_chosen_holds_on_the_next_page(window):
     page = window().page("/groups")
     page.locator("button.who").press("Enter")

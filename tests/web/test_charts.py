@@ -7,6 +7,7 @@ import pytest
 
 from bridge.console import template_filters
 from bridge.console.pages import charts
+from bridge.console.pages.chart_options import DAY, HOUR, QUARTER, RANGES, WEEK, ChartControls, ChartOptions
 from tests.desk.letters import HANDLER
 from tests.web.status_answer import WORKER, counts, status
 
@@ -86,3 +87,77 @@ def test_a_number_is_whole_as_long_as_it_can_be_read(count, shown):
 @pytest.mark.parametrize(("minute", "shown"), [(1, "0.017"), (20, "0.33"), (120, "2"), (8_520, "142")])
 def test_what_is_handled_in_a_minute_is_said_by_the_second(minute, shown):
     assert template_filters.a_second(minute) == shown
+
+
+def test_what_is_chosen_of_charts_is_one_word_each_and_what_is_not_known_changes_nothing():
+    for words in ("", "15m", "7d", "took-24h", "shared", "table", "15m.7d.took-7d.shared.table"):
+        assert ChartOptions.parse(words).text == words
+    assert ChartOptions.parse("15m.x.<script>.24h.1h") == ChartOptions(minutes=QUARTER)
+
+
+def test_a_link_changes_one_choice_and_keeps_the_others_and_the_rest_of_the_address():
+    controls = ChartControls(ChartOptions.parse("7d.shared"), "/", [("show", "all"), ("charts", "7d.shared")])
+    assert [(each.words, each.current) for each in controls.minutes] == [("15 min", False), ("1 h", True)]
+    assert controls.minutes[0].address == "/?show=all&charts=15m.7d.shared"
+    assert [each.address for each in controls.hours] == ["/?show=all&charts=shared", "/?show=all&charts=7d.shared"]
+    assert controls.scales[0].address == "/?show=all&charts=7d"
+    assert [each.words for each in controls.durations] == ["15 min", "1 h", "24 h", "7 d"]
+    assert ChartControls(ChartOptions.parse("shared"), "/").scales[0].address == "/"
+
+
+def test_a_quarter_of_an_hour_has_the_last_minutes_of_the_hour():
+    found = status(counts=[counts(minutes={"handled": [7, *[1] * 14]})])
+    quarter = charts.build_hour_chart(found, NOW, options=ChartOptions(minutes=QUARTER))
+    assert quarter is not None
+    assert (quarter.strips[0].total, quarter.strips[0].most, quarter.unit_count) == (21, 7, 15)
+    assert quarter.ticks == [(0, "02:45"), (33, "02:50"), (67, "02:55"), (99, "02:59")]
+    assert quarter.describe_bar(quarter.strips[0], 0) == "02:45 UTC: 7"
+
+
+def test_a_week_has_the_hours_of_redis_with_their_days_and_the_dead_letters_of_the_database():
+    handled = [0] * 100 + [5] * 68
+    week = charts.build_day_chart(
+        status(), [0] * 167 + [9], NOW, options=ChartOptions(hours=WEEK), week={"handled": handled, "dead": [0] * 168}
+    )
+    assert week is not None
+    assert [(each.name, each.total) for each in week.strips] == [("Handled", 340), ("Dead letters", 9)]
+    assert week.describe_bar(week.strips[1], 167) == "22 Nov, 01:00 UTC: 9"
+    assert [words for _, words in week.ticks] == ["16 Nov", "18 Nov", "20 Nov", "22 Nov"]
+    assert week.unit_count == 168
+    alone = charts.build_day_chart(status(), [1] * 168, NOW, options=ChartOptions(hours=WEEK), week=None)
+    assert alone is not None
+    assert [each.name for each in alone.strips] == ["Dead letters"], "what Redis does not say is not drawn as nothing"
+
+
+def test_on_one_scale_the_heights_of_all_counts_compare():
+    minutes = {"handled": [1000, 4000, 10], "failed": [400, 0, 0]}
+    hour = charts.build_hour_chart(status(counts=[counts(minutes=minutes)]), NOW, options=ChartOptions(shared=True))
+    assert hour is not None
+    assert hour.shared == 4000
+    assert heights(hour.strips[1].path) == {57: 10}
+    assert shown(status(counts=[counts(minutes=minutes)]), NOW).shared is None
+
+
+def test_a_level_has_a_scale_of_its_own_and_a_time_without_a_bridge_is_a_gap():
+    values = (*[None] * 57, 40, 0, None)
+    level = charts.ChartLevel("Backlog", values)
+    hour = charts.build_hour_chart(status(), NOW, options=ChartOptions(shared=True), level=level)
+    assert hour is not None
+    backlog = hour.strips[-1]
+    assert (backlog.name, backlog.last, backlog.most, heights(backlog.path)) == ("Backlog", 0, 40, {57: 100})
+    assert backlog.said == "Backlog, the highest of each minute: at most 40, 0 at last, not known for 58 minutes"
+    assert hour.describe_bar(backlog, 59) == "02:59 UTC: not known"
+    time, row = hour.list_rows()[1]
+    assert (time, row[0], row[-1]) == ("02:58 UTC", 120, 0)
+    never = charts.build_hour_chart(status(), NOW, level=charts.ChartLevel("Backlog", (None,) * 60))
+    assert never is not None
+    assert "never measured" in never.strips[-1].said
+
+
+@pytest.mark.parametrize("span", RANGES)
+def test_the_labels_of_a_time_axis_are_a_few_in_order(span):
+    places = [place for place, _ in charts.list_ticks(NOW - 30_000 - 59 * 60_000, span)]
+    assert places == sorted(places)
+    assert 3 <= len(places) <= 5
+    assert all(0 <= place <= 99 for place in places)
+    assert span in (QUARTER, HOUR, DAY, WEEK)

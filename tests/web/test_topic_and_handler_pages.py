@@ -4,15 +4,18 @@ import re
 import time
 from dataclasses import replace
 from html import unescape
+from io import BytesIO
 
 import pytest
 
-from bridge.console.pages import handler_page, overview_page, topic_page
+from bridge.console.pages import handler_page, overview_page, page_charts, topic_page
 from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import plan_item_rows
 from bridge.deadletters.inspection.letter_statistics import LetterTotals
-from bridge.errors import NotDecided
+from bridge.errors import LedgerUnavailable, NotDecided
+from bridge.ledger.delivery_counts import DeliveryHistory
+from bridge.ledger.duration_histogram import BUCKETS, count_by_bucket
 from bridge.operator_actions import topic_halt as commands
 from bridge.problems.problem import Problem
 from tasks import Limit
@@ -54,6 +57,46 @@ def test_a_topic_shows_its_partitions_what_waits_beside_it_and_its_handlers(page
     assert 'aria-label="Handled by the minute: 213 in 60 minutes' in found
     assert "orders.dlq" in text
     assert '<a class="btn harm" href="/topics/orders/halt">' in found
+
+
+def kept(monkeypatch, took, level):
+    """What Redis keeps of the handler: how long its runs took in each minute or hour, and a level."""
+
+    def read_history(_, whose, unit, count, now, durations=True):
+        return DeliveryHistory({"handled": (1,) * count}, (*((0,) * BUCKETS,) * (count - len(took)), *took))
+
+    monkeypatch.setattr(page_charts, "read_history", read_history)
+    monkeypatch.setattr(
+        page_charts, "read_gauges", lambda _, keys, __, count, ___: dict.fromkeys(keys, (level,) * count)
+    )
+    monkeypatch.setattr(page_charts.Ledger, "once", lambda *_: BytesIO())
+
+
+def test_a_handler_says_how_long_its_runs_take_in_the_chosen_range_and_form(page, monkeypatch):
+    runs = count_by_bucket([0.02] * 99 + [4.0])
+    kept(monkeypatch, [tuple(runs.get(bucket, 0) for bucket in range(BUCKETS))], 12)
+    found = page(f"{ONE}?charts=7d.took-24h")
+    text = words(found)
+    assert "all attempts, last day, UTC" in text
+    assert "100 runs: half took about 17 ms or less, 95 % 20 ms, 99 % 20 ms." in text
+    assert 'aria-label="Backlog, the highest of each minute: at most 12, 12 at last"' in found
+    assert "Last 7 days by the hour, UTC" in text
+    assert "15 to 20 ms: 99 runs, 99 %" in found
+    table = words(page(f"{ONE}?charts=table"))
+    assert "Took Runs Share 15 to 20 ms 99 99 % 3 to 5 s 1 1 %" in table
+    assert "Time Handled Attempts failed Dead letters Replayed Backlog 02:59 UTC 3 0 0 0 12" in table
+    assert "Consumer lag 02:59 UTC 3 0 0 0 12" in words(page(f"{TOPIC}?charts=table"))
+
+
+def test_of_a_redis_that_does_not_respond_a_handler_shows_that_it_is_not_known(page, monkeypatch):
+    def refuse(*_, **__):
+        raise LedgerUnavailable("Redis does not answer.")
+
+    monkeypatch.setattr(page_charts.Ledger, "once", lambda *_: BytesIO())
+    monkeypatch.setattr(page_charts, "read_history", refuse)
+    assert "Not known: Redis does not respond" in words(page(ONE))
+    monkeypatch.setattr(page_charts.Ledger, "once", refuse)
+    assert "Not known: Redis does not respond" in words(page(ONE, counts=None)), "it is not asked again"
 
 
 def test_a_partition_says_why_it_is_paused_and_that_nobody_has_it(page):

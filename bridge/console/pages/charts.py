@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from bridge.console import shown_zone
+from bridge.console.pages.chart_options import DEFAULT_OPTIONS, WEEK, ChartOptions, ChartRange
 
 #: The chart of hours: a slot for each hour, with a gap between two bars.
 BARS_HEIGHT: Final = 24.0
@@ -85,28 +86,35 @@ _BAR: Final = 3
 _LEAST: Final = 3
 _MINUTE: Final = 60_000
 _HOUR: Final = 3_600_000
+_DAY: Final = 24 * _HOUR
 
 
 class Strip(NamedTuple):
-    """The chart of one count.
+    """The chart of one count, or of a level such as the consumer lag.
 
     Attributes:
         said: the chart in words, for screen readers.
         path: its bars as an SVG path.
-        counts: the count of each bar.
-        last: the count of the last complete minute or hour.
+        counts: the value of each bar; `None`: it is not known.
+        last: the count of the last complete minute or hour, or the last known level.
         leads: whether a bar leads to the dead letters of its time.
+        is_level: whether its values are levels, which have no sum.
     """
 
     name: str
     look: str
     said: str
     path: str
-    counts: Sequence[int]
-    last: int
+    counts: Sequence[int | None]
+    last: int | None
     total: int
     most: int
     leads: bool
+    is_level: bool = False
+
+    def scale_path(self, most: int) -> str:
+        """Return the path of its bars on the scale of a common maximum."""
+        return draw_bars(self.counts, most)
 
 
 class StripMark(NamedTuple):
@@ -125,6 +133,7 @@ class StripChart(NamedTuple):
         first: when the first bar begins, ms since the epoch.
         unit: ms of a bar.
         scope: the filter of the letters that are counted: a topic, or a handler.
+        shared: the highest value of the scale that all counts share; `None`: each strip has its own.
     """
 
     strips: Sequence[Strip]
@@ -133,6 +142,7 @@ class StripChart(NamedTuple):
     first: int
     unit: int
     scope: Mapping[str, str]
+    shared: int | None = None
 
     @property
     def wide(self) -> int:
@@ -144,50 +154,118 @@ class StripChart(NamedTuple):
         """Return the number of bars of each strip."""
         return max((len(strip.counts) for strip in self.strips), default=0)
 
+    def describe_time(self, at: int) -> str:
+        """Return the time of a bar, as the script says that of the one under the pointer: `02:59 UTC`."""
+        return format_slot(self.first + at * self.unit, self.unit_count, self.unit)
+
     def describe_bar(self, strip: Strip, at: int) -> str:
         """Return a bar in words, as the script says the one under the pointer: `02:59 UTC: 10`."""
-        begin = self.first + at * self.unit
-        return f"{_format_clock(begin)} {shown_zone.name_zone(begin)}: {strip.counts[at]:,}"
+        value = strip.counts[at]
+        return f"{self.describe_time(at)}: {'not known' if value is None else f'{value:,}'}"
+
+    def list_rows(self) -> list[tuple[str, list[int | None]]]:
+        """Return its values as rows of a table, the latest first: the time, and the value of each strip."""
+        slots = reversed(range(self.unit_count))
+        return [(self.describe_time(at), [strip.counts[at] for strip in self.strips]) for at in slots]
 
 
-def build_hour_chart(status: Status, now: int, scope: Mapping[str, str] = NO_SCOPE) -> StripChart | None:
-    """Return the chart of the last hour by the minute; `None` if nothing is known.
+class ChartLevel(NamedTuple):
+    """A level over time, beside the counts: the consumer lag of a topic, the backlog of a handler.
+
+    Attributes:
+        values: of the minutes or hours of the chart, the oldest first; `None`: not known.
+    """
+
+    name: str
+    values: Sequence[int | None]
+
+
+def build_hour_chart(
+    status: Status,
+    now: int,
+    scope: Mapping[str, str] = NO_SCOPE,
+    options: ChartOptions = DEFAULT_OPTIONS,
+    level: ChartLevel | None = None,
+) -> StripChart | None:
+    """Return the chart of the last hour, or a part of it, by the minute; `None` if nothing is known.
 
     Parameters:
         now: ms since the epoch.
         scope: the filter for what the status was narrowed to.
+        level: what else is shown.
     """
     if (counts := status.get("counts")) is None:
         return None
-    first = _find_start(counts, "minutes", (now // _MINUTE - 59) * _MINUTE)
-    ticks = [
-        (at, _format_clock(first + minute * _MINUTE)) for at, minute in ((0, 0), (25, 15), (50, 30), (75, 45), (99, 59))
-    ]
-    strips = _build_strips(_sum_counts(counts, "minutes"), "minute")
-    return StripChart(strips, _list_marks(status, first, _MINUTE, 60), ticks, first, _MINUTE, scope)
+    slots, first = options.minutes.slots, find_first(status, options.minutes, now)
+    sums = {what: values[-slots:] for what, values in _sum_counts(counts, "minutes").items()}
+    return _build_chart(status, sums, level, first, options.minutes, scope, shared=options.shared)
 
 
 def build_day_chart(
-    status: Status, letters: Sequence[int] | None, now: int, scope: Mapping[str, str] = NO_SCOPE
+    status: Status,
+    letters: Sequence[int] | None,
+    now: int,
+    scope: Mapping[str, str] = NO_SCOPE,
+    options: ChartOptions = DEFAULT_OPTIONS,
+    level: ChartLevel | None = None,
+    week: Mapping[str, Sequence[int]] | None = None,
 ) -> StripChart | None:
-    """Return the chart of the last day by the hour; `None` if nothing is known.
+    """Return the chart of the last day, or of the last 7 days, by the hour; `None` if nothing is known.
 
     Parameters:
-        now, scope: as `build_hour_chart`.
-        letters: dead letters of each of the 24 hours; `None`: the database does not respond.
+        now, scope, level: as `build_hour_chart`.
+        letters: dead letters of each of the hours; `None`: the database does not respond.
+        week: the counts of each of the last 168 hours, for the last 7 days; `None`: Redis does not respond.
     """
     counts = status.get("counts")
-    sums = {} if counts is None else _sum_counts(counts, "hours")
-    if letters is not None:
-        sums["dead"] = list(letters)
+    slots, known = options.hours.slots, week if options.hours == WEEK else counts
+    sums: dict[str, Sequence[int]] = {} if week is None else {**week}
+    if options.hours != WEEK:
+        sums = {} if counts is None else {**_sum_counts(counts, "hours")}
+    if letters is not None and len(letters) >= slots:
+        sums["dead"] = list(letters)[-slots:]
     if not sums:
         return None
-    first = _find_start(counts or (), "hours", (now // _HOUR - 23) * _HOUR)
-    ticks = [
-        (at, _format_clock(first + hours * _HOUR)) for at, hours in ((0, 0), (25, 6), (50, 12), (75, 18), (99, 23))
-    ]
-    marks = _list_marks(status, first, _HOUR, 24)
-    return StripChart(_build_strips(sums, "hour"), marks, ticks, first, _HOUR, scope)
+    first = find_first(status, options.hours, now)
+    return _build_chart(
+        status, sums, None if known is None else level, first, options.hours, scope, shared=options.shared
+    )
+
+
+def _build_chart(
+    status: Status,
+    sums: Mapping[str, Sequence[int]],
+    level: ChartLevel | None,
+    first: int,
+    span: ChartRange,
+    scope: Mapping[str, str],
+    *,
+    shared: bool,
+) -> StripChart:
+    unit, name = span.milliseconds, span.unit.name.rstrip("s")
+    strips = [_build_strip(label, look, sums[what], name) for what, label, look in _STRIPS if what in sums]
+    most = max((strip.most for strip in strips), default=0) if shared else None
+    if most is not None:
+        strips = [strip._replace(path=strip.scale_path(most)) for strip in strips]
+    if level is not None:
+        strips.append(_build_level(level, name))
+    marks = list_marks(status, first, span)
+    return StripChart(strips, marks, list_ticks(first, span), first, unit, scope, most)
+
+
+def list_ticks(first: int, span: ChartRange) -> list[tuple[int, str]]:
+    """Return the labels of a time axis by their position in per cent.
+
+    Parameters:
+        first: when it begins, ms since the epoch.
+    """
+    unit, slots = span.milliseconds, span.slots
+    if span == WEEK:
+        midnights = [at for at in range(slots) if _to_moment(first + at * unit).hour == 0]
+        return [(round(at / slots * 100), _format_day(first + at * unit)) for at in midnights[::2]]
+    step = slots // (3 if slots < 20 else 4)
+    places = [(round(at / slots * 100), at) for at in range(0, slots, step)]
+    return [(place, format_clock(first + at * unit)) for place, at in [*places, (99, slots - 1)]]
 
 
 def build_handler_strip(status: Status, topic: str, handler: str) -> Strip | None:
@@ -217,9 +295,13 @@ def _narrow_worker(worker: Status, handler: str | None) -> Status:
     return {**worker, "handler_versions": {name: each for name, each in versions if handler in (None, name)}}
 
 
-def draw_bars(counts: Sequence[int]) -> str:
-    """Return a path with a bar for each count that is not 0, scaled to the highest."""
-    most = max(counts, default=0)
+def draw_bars(counts: Sequence[int | None], most: int | None = None) -> str:
+    """Return a path with a bar for each count that is not 0, scaled to the highest.
+
+    Parameters:
+        most: the highest value of the scale, if that is another.
+    """
+    most = max((count or 0 for count in counts), default=0) if most is None else most
     return "".join(
         f"M{at * SLOT_WIDTH} {STRIP_HEIGHT}v-{max(_LEAST, round(count / most * STRIP_HEIGHT))}h{_BAR}V{STRIP_HEIGHT}z"
         for at, count in enumerate(counts)
@@ -227,13 +309,18 @@ def draw_bars(counts: Sequence[int]) -> str:
     )
 
 
-def _find_start(counts: Sequence[Mapping[str, Any]], unit: str, otherwise: int) -> int:
-    """Return when the first minute or hour began, by the clock of the process that counted."""
-    return _parse_ms(counts[0][unit]["from"]) if counts else otherwise
+def find_first(status: Status, span: ChartRange, now: int) -> int:
+    """Return when the first slot of a chart begins, by the clock of the process that counted, ms since the epoch.
 
-
-def _build_strips(sums: Mapping[str, Sequence[int]], unit: str) -> list[Strip]:
-    return [_build_strip(name, look, sums[what], unit) for what, name, look in _STRIPS if what in sums]
+    Parameters:
+        now: ms since the epoch, for a status without counts.
+    """
+    unit, counts = span.milliseconds, status.get("counts")
+    if not counts:
+        return (now // unit - span.slots + 1) * unit
+    # A status has the last hour and the last day.
+    kept = 60 if span.unit.name == "minutes" else 24
+    return _parse_ms(counts[0][span.unit.name]["from"]) + (kept - span.slots) * unit
 
 
 def _build_strip(name: str, look: str, counts: Sequence[int], unit: str) -> Strip:
@@ -242,6 +329,17 @@ def _build_strip(name: str, look: str, counts: Sequence[int], unit: str) -> Stri
         f"{name} by the {unit}: {total:,} in {len(counts)} {unit}s, at most {most:,} in one, {counts[-1]:,} in this one"
     )
     return Strip(name, look, said, draw_bars(counts), counts, counts[-2], total, most, name == _DEAD)
+
+
+def _build_level(level: ChartLevel, unit: str) -> Strip:
+    known = [value for value in level.values if value is not None]
+    last, most, missing = known[-1] if known else None, max(known, default=0), len(level.values) - len(known)
+    said = f"{level.name}, the highest of each {unit}: " + (
+        f"at most {most:,}, {last:,} at last" if known else "it was never measured"
+    )
+    # The current minute is measured when it is over.
+    said += f", not known for {missing} {unit}s" if known and missing > 1 else ""
+    return Strip(level.name, "run", said, draw_bars(level.values), level.values, last, 0, most, False, True)
 
 
 def _sum_counts(counts: Iterable[Mapping[str, Any]], unit: str) -> dict[str, list[int]]:
@@ -254,8 +352,9 @@ def _sum_counts(counts: Iterable[Mapping[str, Any]], unit: str) -> dict[str, lis
     }
 
 
-def _list_marks(status: Status, first: int, unit: int, count: int) -> list[StripMark]:
-    """Return the events within the chart, oldest first."""
+def list_marks(status: Status, first: int, span: ChartRange) -> list[StripMark]:
+    """Return the events within a chart that begins at `first`, the oldest first."""
+    unit, count = span.milliseconds, span.slots
     happened = [*_list_halts(status), *_list_versions(status)]
     return sorted(
         StripMark(round((at - first) / unit * SLOT_WIDTH, 1), what, at)
@@ -284,5 +383,20 @@ def _parse_ms(iso: str) -> int:
     return int(datetime.fromisoformat(iso).timestamp() * 1000)
 
 
-def _format_clock(at: int) -> str:
-    return f"{datetime.fromtimestamp(at / 1000, shown_zone.get_zone()):%H:%M}"
+def format_clock(at: int) -> str:
+    """Return the time of day in the shown zone: `02:59`."""
+    return f"{_to_moment(at):%H:%M}"
+
+
+def format_slot(at: int, slots: int, unit: int) -> str:
+    """Return the time of a slot, of a chart of several days with its day: `21 Nov, 02:00 UTC`."""
+    day = f"{_format_day(at)}, " if slots * unit > _DAY else ""
+    return f"{day}{format_clock(at)} {shown_zone.name_zone(at)}"
+
+
+def _format_day(at: int) -> str:
+    return f"{_to_moment(at):%d %b}"
+
+
+def _to_moment(at: int) -> datetime:
+    return datetime.fromtimestamp(at / 1000, shown_zone.get_zone())

@@ -15,8 +15,11 @@ from bridge.console.confirmation import UndoForm, take_back
 from bridge.console.console import Console
 from bridge.console.decision_audit import list_durability_warnings
 from bridge.console.live_snapshot import LiveSnapshot
+from bridge.console.narrowed_status import NarrowedStatusCache
 from bridge.console.pages import charts, status_rows
+from bridge.console.pages.chart_options import DEFAULT_OPTIONS, ChartControls, ChartOptions, read_chart_options
 from bridge.console.pages.form_submission import answer_done, note_decided, require_why
+from bridge.console.pages.page_charts import PageCharts, build_page_charts
 from bridge.console.pages.status_rows import HandlerRow
 from bridge.console.pages.status_view import (
     StatusView,
@@ -34,6 +37,7 @@ from bridge.errors import DeskUnavailable, PolicyRefused, UnknownHandler
 from bridge.formats import group_decision
 from bridge.handler_routes import Handler
 from bridge.inspection.report_tables import describe_limit
+from bridge.ledger.gauge_history import GaugeKey
 from bridge.operator_actions import handler_policy as commands
 
 #: The most groups that are listed; the others are counted.
@@ -46,7 +50,7 @@ def show_handler(request: Request) -> Response:
     """Show a handler's state."""
     asked, name = console.get_console(request), request.path_params["name"]
     handler, found = _require_handler(asked, name), build_status_view(asked)
-    status = charts.narrow_status(found.status, handler=name)
+    options = read_chart_options(request.query_params)
     listed = _select_rows(found, name)
     return asked.page(
         request,
@@ -63,30 +67,40 @@ def show_handler(request: Request) -> Response:
         breakers=_list_breakers(found.status, name),
         limits=_list_limits(found.status, name),
         groups=_list_groups(asked, name),
-        hour=charts.build_hour_chart(status, asked.clock(), {"handler": name}),
-        day=charts.build_day_chart(status, None, asked.clock(), {"handler": name}),
+        charts=_build_charts(asked, found, handler, options),
+        controls=ChartControls(options, request.url.path, request.query_params.multi_items()),
         place=PLACE,
     )
 
 
-def watch_handler(here: Console, name: str) -> Callable[[], LiveSnapshot]:
+def _build_charts(here: Console, found: StatusView, handler: Handler, options: ChartOptions) -> PageCharts:
+    status = charts.narrow_status(found.status, handler=handler.name)
+    # The backlog of a handler is that of all its topics.
+    cache = here.status_cache
+    whole = not isinstance(cache, NarrowedStatusCache) or cache.view.covers_whole(handler)
+    gauge = GaugeKey("backlog", handler.name) if whole else None
+    return build_page_charts(here, status, options, {"handler": handler.name}, gauge=gauge, durations=True)
+
+
+def watch_handler(here: Console, name: str, options: ChartOptions = DEFAULT_OPTIONS) -> Callable[[], LiveSnapshot]:
     """Return a function that makes the live parts of a handler's page.
 
     Raises:
         UnknownHandler: no handler has this name.
     """
-    _require_handler(here, name)
-    return lambda: _take_snapshot(here, name)
+    handler = _require_handler(here, name)
+    return lambda: _take_snapshot(here, handler, options)
 
 
-def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
-    found, made = get_live_view(here), here.macros("status-macros.html")
-    listed, status = _select_rows(found, name), charts.narrow_status(found.status, handler=name)
+def _take_snapshot(here: Console, handler: Handler, options: ChartOptions) -> LiveSnapshot:
+    found, made, name = get_live_view(here), here.macros("status-macros.html"), handler.name
+    listed = _select_rows(found, name)
     parts = {"h-heading": _build_heading(name, listed)}
     for topic, row in listed.items():
         parts[PLACE(topic, "rate")] = made.rate(row.handled)
         parts[PLACE(topic, "oldest")] = made.oldest(row)
-    return build_snapshot(here, found, "h", _build_version(found, name), status, parts, scope={"handler": name})
+    shown = _build_charts(here, found, handler, options)
+    return build_snapshot(here, found, "h", _build_version(found, name), parts, shown)
 
 
 def _require_handler(asked: Console, name: str) -> Handler:

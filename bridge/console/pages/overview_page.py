@@ -12,7 +12,9 @@ from starlette.responses import Response
 from bridge.console import console, template_filters
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
-from bridge.console.pages import charts, plan_view, status_rows
+from bridge.console.pages import plan_view, status_rows
+from bridge.console.pages.chart_options import DEFAULT_OPTIONS, ChartControls, ChartOptions, read_chart_options
+from bridge.console.pages.page_charts import PageCharts, build_page_charts
 from bridge.console.pages.status_view import (
     ShownCause,
     StatusView,
@@ -106,7 +108,7 @@ PLACE: Final = partial(build_place_id, "o")
 def show_overview(request: Request) -> Response:
     """Show the overview; an unavailable server leaves the rest of it as it is."""
     asked = console.get_console(request)
-    recorders = asked.recorders()
+    recorders, options = asked.recorders(), read_chart_options(request.query_params)
     found = build_status_view(asked, counts=True)
     listed = found.topics
     if len(listed) > MAX_LISTED_TOPICS and request.query_params.get("show") != "all":
@@ -127,8 +129,9 @@ def show_overview(request: Request) -> Response:
         others=dict(islice(found.others.items(), MAX_LISTED_OTHERS)),
         more_others=[*found.others.values()][MAX_LISTED_OTHERS:],
         audits=asked.audit_cache.all(),
-        hour=charts.build_hour_chart(found.status, asked.clock()),
-        day=charts.build_day_chart(found.status, found.hours, asked.clock()),
+        charts=_build_charts(asked, found, options),
+        controls=ChartControls(options, request.url.path, request.query_params.multi_items()),
+        spark_scale=_find_spark_scale(found, options),
         errors=_read_group_errors(asked, found.causes),
         place=PLACE,
     )
@@ -145,7 +148,26 @@ def _read_group_errors(asked: Console, causes: Sequence[ShownCause]) -> dict[str
     return {f"/groups/{group.id}": group.error_class.rpartition(".")[2] for group in groups}
 
 
-def watch_overview(here: Console, rest: str) -> Callable[[], LiveSnapshot]:
+def _build_charts(asked: Console, found: StatusView, options: ChartOptions) -> PageCharts:
+    def read_letters(hours: int) -> Sequence[int] | None:
+        if found.hours is None or hours <= len(found.hours):
+            return found.hours
+        try:
+            return asked.desk.totals.count_failures(hours)
+        except DeskUnavailable:
+            return None
+
+    return build_page_charts(asked, found.status, options, letters=read_letters)
+
+
+def _find_spark_scale(found: StatusView, options: ChartOptions) -> int | None:
+    """Return the highest value of the handlers' charts, if they share a scale."""
+    if not options.shared:
+        return None
+    return max((each.handled.most for topic in found.topics for each in topic.handlers if each.handled), default=0)
+
+
+def watch_overview(here: Console, rest: str, options: ChartOptions = DEFAULT_OPTIONS) -> Callable[[], LiveSnapshot]:
     """Return a function that makes the live parts of the overview: heading, numbers and states, no rows.
 
     Raises:
@@ -153,11 +175,11 @@ def watch_overview(here: Console, rest: str) -> Callable[[], LiveSnapshot]:
     """
     if rest:
         raise HTTPException(404)
-    return lambda: _take_snapshot(here, get_live_view(here))
+    return lambda: _take_snapshot(here, get_live_view(here), options)
 
 
-def _take_snapshot(here: Console, found: StatusView) -> LiveSnapshot:
-    made = here.macros("status-macros.html")
+def _take_snapshot(here: Console, found: StatusView, options: ChartOptions) -> LiveSnapshot:
+    made, scale = here.macros("status-macros.html"), _find_spark_scale(found, options)
     parts = {"o-heading": found.heading}
     if found.group_status is not None:
         parts["o-asked"] = template_filters.format_time(found.group_status.at, here.clock())
@@ -168,13 +190,13 @@ def _take_snapshot(here: Console, found: StatusView) -> LiveSnapshot:
         for wait, records in (topic.parked or {}).items():
             parts[PLACE(topic.name, "", f"parked {wait}")] = made.known(records)
         for handler in topic.handlers:
-            parts[PLACE(topic.name, handler.name, "spark")] = made.spark(handler.handled)
+            parts[PLACE(topic.name, handler.name, "spark")] = made.spark(handler.handled, scale)
             parts[PLACE(topic.name, handler.name, "rate")] = made.rate(handler.handled)
             parts[PLACE(topic.name, handler.name, "in flight")] = made.known(handler.in_flight)
             parts[PLACE(topic.name, handler.name, "oldest")] = made.oldest(handler)
             parts[PLACE(topic.name, handler.name, "dead")] = made.dead(handler)
             parts[PLACE(topic.name, handler.name, "state")] = made.state(handler.state, here.clock())
-    return build_snapshot(here, found, "o", found.act, found.status, parts, found.hours)
+    return build_snapshot(here, found, "o", found.act, parts, _build_charts(here, found, options))
 
 
 def _keep_worse(topics: Sequence[status_rows.TopicRow]) -> list[status_rows.TopicRow]:

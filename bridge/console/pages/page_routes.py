@@ -35,12 +35,13 @@ from bridge.console.pages import (
     users_page,
     webhooks_page,
 )
+from bridge.console.pages.chart_options import ChartOptions, read_chart_options
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.masking.letter_mask import LetterMasks
 
 #: The subjects, by the prefix of their names; each raises if the subject does not exist.
-LIVE_SUBJECTS: Final[dict[str, Callable[[Console, str], Callable[[], LiveSnapshot]]]] = {
+LIVE_SUBJECTS: Final[dict[str, Callable[[Console, str, ChartOptions], Callable[[], LiveSnapshot]]]] = {
     "overview": overview_page.watch_overview,
     "topic": topic_page.watch_topic,
     "handler": handler_page.watch_handler,
@@ -60,7 +61,9 @@ def stream_events(request: Request) -> Response:
     if kind in MASKED_SUBJECTS:
         make, waits = MASKED_SUBJECTS[kind](here, rest, masks), WaitKind.DATABASE
     elif kind in LIVE_SUBJECTS:
-        make, waits = LIVE_SUBJECTS[kind](here, rest), WaitKind.STATUS
+        options = read_chart_options(request.query_params)
+        make, waits = LIVE_SUBJECTS[kind](here, rest, options), WaitKind.STATUS
+        of = f"{of} {options.text}"
     else:
         raise HTTPException(404)
     # The status of the group is read every three seconds (bridge/console/status_cache.py); a wave can end within one.

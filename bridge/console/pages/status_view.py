@@ -10,7 +10,8 @@ from urllib.parse import quote, urlencode
 from bridge.console.auth import permissions as may
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
-from bridge.console.pages import charts, status_rows
+from bridge.console.pages import status_rows
+from bridge.console.pages.page_charts import PageCharts
 from bridge.console.status_cache import GroupStatus, get_problem_subject
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.inspection.letter_statistics import LetterCounts
@@ -236,23 +237,17 @@ def build_snapshot(
     found: StatusView,
     page: str,
     act: str,
-    status: Mapping[str, Any],
     parts: Mapping[str, Any],
-    hours: Sequence[int] | None = None,
-    scope: Mapping[str, str] = charts.NO_SCOPE,
+    shown: PageCharts,
 ) -> LiveSnapshot:
-    """Return a snapshot of a page, with the charts of the last hour and day.
-
-    Parameters:
-        status: the status for the charts.
-        hours: dead letters by the hour, if the chart has them.
-        scope: the filter for what the status was narrowed to.
-    """
-    made, chart_html = here.macros("status-macros.html"), {}
-    if (hour := charts.build_hour_chart(status, here.clock(), scope)) is not None:
-        chart_html[f"{page}-hour"] = made.picture(hour, "last minute", True)
-    if (day := charts.build_day_chart(status, hours, here.clock(), scope)) is not None:
-        chart_html[f"{page}-day"] = made.picture(day, "sum", False)
+    """Return a snapshot of a page, with its charts."""
+    made, chart_html, table = here.macros("chart-macros.html"), {}, shown.options.table
+    if shown.minutes is not None:
+        chart_html[f"{page}-hour"] = made.strips(shown.minutes, True, table)
+    if shown.hours is not None:
+        chart_html[f"{page}-day"] = made.strips(shown.hours, False, table)
+    if shown.durations is not None:
+        chart_html[f"{page}-took"] = made.durations(shown, table)
     whole = {where: str(html).strip() for where, html in {**parts, **chart_html}.items()}
     return LiveSnapshot(act, False, whole, None if found.group_status is None else found.group_status.read)
 

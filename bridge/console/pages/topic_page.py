@@ -12,6 +12,8 @@ from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import charts
 from bridge.console.pages.blocking_rows import build_blocking
+from bridge.console.pages.chart_options import DEFAULT_OPTIONS, ChartControls, ChartOptions, read_chart_options
+from bridge.console.pages.page_charts import PageCharts, build_page_charts
 from bridge.console.pages.status_rows import TopicRow, build_partition_rows, list_own_topics
 from bridge.console.pages.status_view import (
     ShownCause,
@@ -26,6 +28,7 @@ from bridge.errors import UnknownTopic
 from bridge.formats.text_forms import format_count
 from bridge.inspection.status import redact_halt
 from bridge.kafka.topic_names import TopicNames
+from bridge.ledger.gauge_history import GaugeKey
 from bridge.operator_actions import topic_halt
 
 #: The prefix of element ids in its page.
@@ -37,7 +40,7 @@ def show_topic(request: Request) -> Response:
     here, name = console.get_console(request), request.path_params["topic"]
     view = build_status_view(here)
     row = _require_row(view, name)
-    status = charts.narrow_status(view.status, topic=name)
+    options = read_chart_options(request.query_params)
     return here.page(
         request,
         "topic.html",
@@ -50,8 +53,8 @@ def show_topic(request: Request) -> Response:
         partitions=build_partition_rows(name, view.status),
         beside=list_own_topics(name, view.status),
         letters=TopicNames.from_settings(here.desk.settings).dead_letters(name),
-        hour=charts.build_hour_chart(status, here.clock(), {"topic": name}),
-        day=charts.build_day_chart(status, None, here.clock(), {"topic": name}),
+        charts=_build_charts(here, view, name, options),
+        controls=ChartControls(options, request.url.path, request.query_params.multi_items()),
         place=PLACE,
         history=_read_history(request, name) if "decisions" in request.query_params else None,
         has_source=name in here.desk.routes.topics,
@@ -70,19 +73,24 @@ def _read_history(request: Request, name: str) -> list[dict[str, Any]]:
     return [redact_halt(change) for change in changes] if console.get_masks(request).find_fields(name) else changes
 
 
-def watch_topic(here: Console, name: str) -> Callable[[], LiveSnapshot]:
+def _build_charts(here: Console, view: StatusView, name: str, options: ChartOptions) -> PageCharts:
+    status = charts.narrow_status(view.status, topic=name)
+    return build_page_charts(here, status, options, {"topic": name}, gauge=GaugeKey("lag", name))
+
+
+def watch_topic(here: Console, name: str, options: ChartOptions = DEFAULT_OPTIONS) -> Callable[[], LiveSnapshot]:
     """Return a function that makes the live parts of a topic's page.
 
     Raises:
         UnknownTopic: no handler names it, and it is not halted.
     """
     _require_row(get_live_view(here), name)
-    return lambda: _take_snapshot(here, name)
+    return lambda: _take_snapshot(here, name, options)
 
 
-def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
+def _take_snapshot(here: Console, name: str, options: ChartOptions) -> LiveSnapshot:
     view, macros = get_live_view(here), here.macros("status-macros.html")
-    row, status = _require_row(view, name), charts.narrow_status(view.status, topic=name)
+    row = _require_row(view, name)
     parts = {"t-heading": _build_heading(view, row), "t-state": macros.state(row.state, here.clock())}
     for partition in build_partition_rows(name, view.status):
         parts[PLACE(name, f"committed {partition.number}")] = macros.known(partition.committed)
@@ -90,7 +98,8 @@ def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
         parts[PLACE(name, f"state {partition.number}")] = macros.partition(partition, here.clock())
     for tier in list_own_topics(name, view.status):
         parts[PLACE(name, f"records {tier['topic']}")] = macros.known(tier["records"])
-    return build_snapshot(here, view, "t", _build_version(view, row), status, parts, scope={"topic": name})
+    shown = _build_charts(here, view, name, options)
+    return build_snapshot(here, view, "t", _build_version(view, row), parts, shown)
 
 
 def _require_row(view: StatusView, name: str) -> TopicRow:

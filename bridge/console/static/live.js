@@ -64,7 +64,7 @@
   const open = () => {
     close();
     if (over || document.hidden && away) return;
-    source = new EventSource(`/events?of=${encodeURIComponent(at.dataset.live)}`);
+    source = new EventSource(`/events?of=${encodeURIComponent(at.dataset.live)}&charts=${at.dataset.charts ?? ""}`);
     source.onmessage = heard;
     source.onerror = () => {
       close();

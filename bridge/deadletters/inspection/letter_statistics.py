@@ -109,6 +109,13 @@ class LetterTotals:
             )
         return LetterCounts(_sum_statuses(handled), handled, _count_latest(hours, this))
 
+    def count_failures(self, hours: int) -> tuple[int, ...]:
+        """Return the failures of each of the last hours, the current hour last."""
+        this = int(self.clock() * 1000) // HOUR
+        with self.database.reading() as connection:
+            found = stored.count_failures_by_hour(connection, this - hours + 1)
+        return _count_latest(found, this, hours)
+
     def stats(self) -> LetterStatistics:
         """Return the statistics of all letters, from counts that every change updates."""
         now = int(self.clock() * 1000)
@@ -129,8 +136,8 @@ class LetterTotals:
             )
 
 
-def _count_latest(hours: Mapping[int, int], this: int) -> tuple[int, ...]:
-    return tuple(hours.get(hour, 0) for hour in range(this - USUAL + 1, this + 1))
+def _count_latest(hours: Mapping[int, int], this: int, count: int = USUAL) -> tuple[int, ...]:
+    return tuple(hours.get(hour, 0) for hour in range(this - count + 1, this + 1))
 
 
 def _build_handler_totals(rows: Iterable[tuple[str, str, str, int]]) -> tuple[HandlerTotals, ...]:
