@@ -14,6 +14,7 @@ from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import plan_item_rows
 from bridge.deadletters.inspection.letter_statistics import LetterTotals
 from bridge.errors import LedgerUnavailable, NotDecided
+from bridge.ledger import Ledger
 from bridge.ledger.delivery_counts import DeliveryHistory
 from bridge.ledger.duration_histogram import BUCKETS, count_by_bucket
 from bridge.operator_actions import topic_halt as commands
@@ -69,7 +70,7 @@ def kept(monkeypatch, took, level):
     monkeypatch.setattr(
         page_charts, "read_gauges", lambda _, keys, __, count, ___: dict.fromkeys(keys, (level,) * count)
     )
-    monkeypatch.setattr(page_charts.Ledger, "once", lambda *_: BytesIO())
+    monkeypatch.setattr(Ledger, "once", lambda *_: BytesIO())
 
 
 def test_a_handler_says_how_long_its_runs_take_in_the_chosen_range_and_form(page, monkeypatch):
@@ -92,10 +93,10 @@ def test_of_a_redis_that_does_not_respond_a_handler_shows_that_it_is_not_known(p
     def refuse(*_, **__):
         raise LedgerUnavailable("Redis does not answer.")
 
-    monkeypatch.setattr(page_charts.Ledger, "once", lambda *_: BytesIO())
+    monkeypatch.setattr(Ledger, "once", lambda *_: BytesIO())
     monkeypatch.setattr(page_charts, "read_history", refuse)
     assert "Not known: Redis does not respond" in words(page(ONE))
-    monkeypatch.setattr(page_charts.Ledger, "once", refuse)
+    monkeypatch.setattr(Ledger, "once", refuse)
     assert "Not known: Redis does not respond" in words(page(ONE, counts=None)), "it is not asked again"
 
 
