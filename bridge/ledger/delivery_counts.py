@@ -186,7 +186,7 @@ class CountReading:
 
 
 class DeliveryHistory(NamedTuple):
-    """What handlers did in the last minutes or hours, the oldest first; the last one is incomplete.
+    """The counts and durations of handlers in the last minutes or hours, oldest first; the last one is incomplete.
 
     Attributes:
         counts: by kind.

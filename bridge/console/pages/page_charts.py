@@ -1,4 +1,4 @@
-"""The charts of a page: what Redis keeps of the last week and of levels is read for those that show it."""
+"""The charts of a page, with the week and the levels that are read from Redis for pages that show them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -82,7 +82,7 @@ def build_page_charts(
 
 
 class _History(NamedTuple):
-    """What Redis keeps for the charts of a page; `None`: not asked, or it does not respond."""
+    """The history in Redis for the charts of a page; `None`: not asked, or Redis does not respond."""
 
     week: Mapping[str, Sequence[int]] | None = None
     minutes: GaugeSeries | None = None
