@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Connection, func, select, text
 
 from bridge.deadletters.accounts.audit_log import LetterNotes
+from bridge.deadletters.accounts.saved_view import SavedViews
 from bridge.deadletters.db import audit_rows, erasure_rows, plan_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.erasure_rows import CHANGED_TABLES
@@ -101,8 +102,11 @@ def test_texts_of_others_do_not_quote_the_person_and_are_not_found_by_it_any_mor
         audit_rows.write_entry(connection, 1, "bob", "halt", "Ann Quastel called about ann-4711")
         asked = {"filter": {"key": "ann-4711", "ids": [4711]}}
         plan_id, _ = plan_rows.add_plan(connection, PlanKind.DISCARD, "bob", "for Ann Quastel", asked, PlanOptions())
+    views = SavedViews(recorded)
+    for name in ("Ann Quastel", "ann quastel"):
+        views.save("bob", name, [("value", "buyer.name=Ann Quastel"), ("status", "open")])
     with recorded.reading() as connection:
-        assert len(list(erasure_rows.find_quoting_texts(connection, ANN))) == 5
+        assert len(list(erasure_rows.find_quoting_texts(connection, ANN))) == 9
     erase(recorded, set())
     with recorded.reading() as connection:
         assert list(erasure_rows.find_quoting_texts(connection, ANN)) == []
@@ -111,6 +115,8 @@ def test_texts_of_others_do_not_quote_the_person_and_are_not_found_by_it_any_mor
         assert list(connection.execute(select(trail.c.said)).scalars()) == ["[erased] called about [erased]"]
         plan = plan_rows.read_plan(connection, plan_id)
         assert plan is not None
+        fields = (("value", "buyer.name=[erased]"), ("status", "open"))
+        assert [each[2:] for each in views.of("bob")] == [("[erased]", fields)] * 2
         assert (plan.why, plan.asked) == ("for [erased]", {"filter": {"key": "[erased]", "ids": [4711]}})
 
 

@@ -43,8 +43,8 @@ def list_view_links(request: Request, query: QueryParams) -> list[ViewLink]:
         ViewLink(
             view.id,
             view.name,
-            f"/letters?{view.query}",
-            _list_pairs(QueryParams(view.query)) == shown,
+            f"/letters?{urlencode(view.fields)}",
+            _list_pairs(QueryParams(list(view.fields))) == shown,
             view.owner == who.name or who.is_admin,
             view.owner == EVERYBODY,
         )
@@ -57,10 +57,10 @@ def save_view(request: Request) -> Response:
     """Save the filter of a list as a view, of the user or, by an admin, of all."""
     form, who = request.state.form, console.get_principal(request)
     console.get_masks(request).check(filter_address.read_filter(form))
-    query = urlencode(filter_address.list_filter_fields(form))
+    fields = filter_address.list_filter_fields(form)
     owner = EVERYBODY if form.get("shared") and who.is_admin else who.name
-    console.get_console(request).desk.views.save(owner, form.get("view", ""), query)
-    return RedirectResponse(f"/letters?{query}", 303)
+    console.get_console(request).desk.views.save(owner, form.get("view", ""), fields)
+    return RedirectResponse(f"/letters?{urlencode(fields)}", 303)
 
 
 def remove_view(request: Request) -> Response:
@@ -79,7 +79,7 @@ def _list_pairs(query: QueryParams) -> list[tuple[str, str]]:
 def _may_search(view: SavedView, masks: LetterMasks) -> bool:
     """Return whether a role may search by a view: its address would tell what others looked for in masked fields."""
     try:
-        masks.check(filter_address.read_filter(QueryParams(view.query)))
+        masks.check(filter_address.read_filter(QueryParams(list(view.fields))))
     except FilterFault:
         return False
     return True

@@ -1,5 +1,7 @@
 """Saved views: the filters of the list of letters that users, or all of them, find by a name."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +14,7 @@ from bridge.errors import FilterFault
 MOST_VIEWS: Final = 50
 #: Most characters of a name, and of a filter.
 LONGEST_NAME: Final = 60
-LONGEST_QUERY: Final = 2_000
+LONGEST_FILTER: Final = 2_000
 #: The owner of views for all users.
 EVERYBODY: Final = ""
 
@@ -28,12 +30,12 @@ class SavedViews:
         with self.database.reading() as connection:
             return saved_view_rows.read_views(connection, [user, EVERYBODY])
 
-    def save(self, owner: str, name: str, query: str) -> None:
+    def save(self, owner: str, name: str, fields: Sequence[tuple[str, str]]) -> None:
         """Save a view; one of the same owner and name is replaced.
 
         Parameters:
             owner: a user, or `EVERYBODY`.
-            query: a filter as the parameters of an address, with times as people write them (`since=24h`).
+            fields: words of the filter's fields, and texts as people write them (`since`, `24h`).
 
         Raises:
             FilterFault: the name is invalid, the filter is empty or too long, or there are too many views.
@@ -41,13 +43,14 @@ class SavedViews:
         name = " ".join(name.split())
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
             raise FilterFault(f"A view has a name of 1 to {LONGEST_NAME} characters. Nothing was saved.")
-        if not query or len(query) > LONGEST_QUERY:
-            raise FilterFault(f"A view has a filter of 1 to {LONGEST_QUERY:,} characters. Nothing was saved.")
+        written = json.dumps(fields)
+        if not fields or len(written) > LONGEST_FILTER:
+            raise FilterFault(f"A view has a filter of 1 to {LONGEST_FILTER:,} characters. Nothing was saved.")
         with self.database.writing() as connection:
             names = [each.name for each in saved_view_rows.read_views(connection, [owner])]
             if name not in names and len(names) >= MOST_VIEWS:
                 raise FilterFault(f"There are {MOST_VIEWS} views already: remove one first. Nothing was saved.")
-            saved_view_rows.put_view(connection, owner, name, query, sql.read_clock(connection))
+            saved_view_rows.put_view(connection, owner, name, written, sql.read_clock(connection))
 
     def remove(self, id_: int, owners: list[str]) -> None:
         """Remove a view of one of these owners; one that does not exist any more is no error."""

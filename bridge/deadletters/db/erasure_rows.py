@@ -22,6 +22,7 @@ from bridge.deadletters.db.table_definitions import (
     plans,
     positions,
     requests,
+    saved_views,
     tracebacks,
     trail,
 )
@@ -173,6 +174,8 @@ QUOTING_COLUMNS: Final = (
     QuotingColumn(deliveries.c.data, (deliveries.c.id,), is_json=True),
     QuotingColumn(deliveries.c.said, (deliveries.c.id,)),
     QuotingColumn(alarms.c.data, (alarms.c.key,), is_json=True),
+    QuotingColumn(saved_views.c.name, (saved_views.c.id,)),
+    QuotingColumn(saved_views.c.fields, (saved_views.c.id,), is_json=True),
 )
 #: The tables of which an erasure changes rows, for the databases that keep the bytes of earlier versions.
 CHANGED_TABLES: Final = tuple(

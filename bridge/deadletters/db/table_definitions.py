@@ -20,7 +20,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    UniqueConstraint,
     false,
     text,
 )
@@ -423,13 +422,12 @@ saved_views = Table(
     "saved_views",
     metadata,
     _id(),
-    # The user's name as in the audit log; "": for all users.
+    # The user's name as in the audit log; "": for all users. An erasure may give two views one name.
     Column("owner", Text, nullable=False),
     Column("name", Text, nullable=False),
-    # As the parameters of an address, in which "24h" goes on meaning the last day.
-    Column("query", Text, nullable=False),
+    # As JSON: words of fields and texts, of which "24h" goes on meaning the last day.
+    Column("fields", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
-    UniqueConstraint("owner", "name"),
     sqlite_autoincrement=True,
 )
 

@@ -18,10 +18,9 @@ def upgrade() -> None:
         sa.Column("id", number, autoincrement=True, nullable=False),
         sa.Column("owner", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("query", sa.Text(), nullable=False),
+        sa.Column("fields", sa.Text(), nullable=False),
         sa.Column("at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_saved_views"),
-        sa.UniqueConstraint("owner", "name", name="uq_saved_views_owner_name"),
         sqlite_autoincrement=True,
     )
 
