@@ -1,5 +1,6 @@
 """The command `bridge deadletters shadow`: letters through the code that is here, without effects."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Letters at most, the newest.")]
 SecondsOption = Annotated[float, typer.Option("--seconds", min=1, help="Seconds for all letters.")]
 LetterSecondsOption = Annotated[float, typer.Option("--letter-seconds", min=0.1, help="Seconds for one letter.")]
+AllowHostOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", help="NAME:PORT of a service that handlers may reach: what they send takes effect."),
+]
+AllowDatabaseOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-database", help="NAME:PORT of a PostgreSQL: all that handlers write is rolled back."),
+]
 PlanOption = Annotated[int | None, typer.Option("--plan", help="The letters of a plan, before it is applied.")]
 
 
@@ -29,14 +38,17 @@ def shadow(
     limit: LimitOption = 500,
     seconds: SecondsOption = 300.0,
     letter_seconds: LetterSecondsOption = 5.0,
+    allow_host: AllowHostOption = None,
+    allow_database: AllowDatabaseOption = None,
     by: ByOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print {letters, passed, failed, unknown, …}.")] = False,
 ) -> None:
     """Run open letters through the handlers of the code that is here, without effects, and count what would pass.
 
     Each letter runs in a process of its own. Messages of `message.publish` and Celery's tasks are counted and not sent.
-    A SQLite file is a copy in memory. Other connections, programs and changes of files are refused: such a letter
-    counts as not judged. With --group the result is noted on the group.
+    A SQLite file is a copy in memory. In a PostgreSQL of --allow-database nothing is committed, if the driver is
+    psycopg. Other connections, programs and changes of files are refused: such a letter counts as not judged.
+    With --group the result is noted on the group.
 
     Example: bridge deadletters shadow --group 7
     """
@@ -44,17 +56,27 @@ def shadow(
 
     if plan is not None and chosen != ALL_LETTERS:
         fail("--plan takes the letters of the plan: pass no other filter.", FAULTS)
+    hosts, databases = _read_addresses(allow_host), _read_addresses(allow_database)
+    options = ShadowOptions(limit, seconds, letter_seconds, hosts, databases)
     with open_desk(context) as desk:
         if plan is not None:
             chosen = desk.shadows.find_plan_letters(plan)
         with show_progress("shadow") as heard:
-            found = desk.shadows.run(chosen, ShadowOptions(limit, seconds, letter_seconds), heard)
+            found = desk.shadows.run(chosen, options, heard)
         if len(chosen.groups) == 1 and found.letters:
             desk.notes.on_group(chosen.groups[0], found.summary, by, "shadow")
         print_result(found.to_data(), as_json, lambda: _print_shadow(found))
         if not found.letters:
             report_absent(desk, chosen)
     raise typer.Exit(BAD if found.failed or found.unknown.count else OK)
+
+
+def _read_addresses(given: Sequence[str] | None) -> tuple[str, ...]:
+    for address in given or ():
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            fail(f"{address!r} is no address: pass the name and the port that the handler uses, as db:5432.", FAULTS)
+    return tuple(given or ())
 
 
 def _print_shadow(found: "ShadowResult") -> None:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from bridge.deadletters.editing.system_call_filter import filter_system_calls
@@ -67,12 +67,22 @@ _IN_MEMORY: Final = ":memory:"
 #: Errors of connections that were made before the run, which has none of them.
 _LOST_CONNECTION: Final = frozenset({errno.EBADF, errno.ENOTSOCK, errno.EPIPE, errno.ENOTCONN, errno.ECONNRESET})
 _CONNECTION_ERRORS: Final = frozenset({"OperationalError", "InterfaceError", "ConnectionError"})
+#: Errors of PostgreSQL for a statement that runs in a transaction, or after a failed one, though it had its own.
+_TRANSACTION_ERRORS: Final = frozenset(
+    {"ActiveSqlTransaction", "InFailedSqlTransaction", "InvalidTransactionTermination", "ReadOnlySqlTransaction"}
+)
 
 Tell = Callable[[Mapping[str, Any]], None]
 
 
 class Surroundings(Protocol):
     """The things of the outside world that a run is given, none of which it can change."""
+
+    def begin(self) -> Collection[int]:
+        """Prepare a run, in the parent; return the files that its process keeps."""
+
+    def finish(self) -> None:
+        """End a run, in the parent."""
 
     def enter(self, tell: Tell) -> None:
         """Put them up in the process of the run, before that is sealed.
@@ -81,8 +91,8 @@ class Surroundings(Protocol):
             tell: tells the parent what the run is refused (`refused`, `address`) or would need (`needs`).
         """
 
-    def collect(self, message: Message) -> Mapping[str, Any]:
-        """Return what a run that succeeded would have sent, as JSON-compatible data."""
+    def collect(self, message: Message, tell: Tell) -> Mapping[str, Any]:
+        """Return what a run has used and would have sent, as JSON-compatible data."""
 
     def learn(self, need: Any) -> bool:
         """Note in the parent what a run needs; return whether it is worth another run."""
@@ -97,8 +107,8 @@ class SandboxRun(NamedTuple):
         ended_by: why the process did not end by itself; empty: it did.
         address: of the connection that was refused, `db:5432`; empty: it was none, or is not known.
         died: whether its process ended of itself, without an end of the handler.
-        lost_connection: whether the failure is one of a connection, of which the run has none.
-        collected: what it would have sent, of a run that succeeded.
+        lost_connection: whether the failure is one of a connection or its transaction, which differ in a trial.
+        collected: what its surroundings have collected.
     """
 
     failure: Failure | None = None
@@ -139,12 +149,13 @@ class HandlerSandbox:
 
     def _run_once(self, message: Message) -> tuple[list[dict[str, Any]], bool, int]:
         self.runs += 1
+        kept = self._surroundings.begin() if self._surroundings is not None else ()
         reader, writer = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if not child:
-            self._run_and_exit(message, reader, writer)
+            self._run_and_exit(message, reader, writer, kept)
         os.close(writer)
         try:
             told, in_time = _read_all(reader, time.monotonic() + self._seconds)
@@ -154,6 +165,8 @@ class HandlerSandbox:
             if not in_time:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
+            if self._surroundings is not None:
+                self._surroundings.finish()
         lines = told.splitlines(keepends=True)
         # A process that died may have died in the middle of a line.
         return [json.loads(line) for line in lines if line.endswith(b"\n")], in_time, status
@@ -175,18 +188,18 @@ class HandlerSandbox:
             return SandboxRun(refused=refused or "a system call for a connection, a program or a file", address=address)
         return SandboxRun(None, refused, f"its process died ({_describe_exit(status)})", address, True)
 
-    def _run_and_exit(self, message: Message, reader: int, writer: int) -> NoReturn:
-        lock, pipe = threading.Lock(), writer
+    def _run_and_exit(self, message: Message, reader: int, writer: int, kept: Collection[int]) -> NoReturn:
+        lock = threading.Lock()
 
         def tell(said: Mapping[str, Any]) -> None:
             with lock:
-                os.write(pipe, json.dumps(said).encode() + b"\n")
+                os.write(writer, json.dumps(said).encode() + b"\n")
 
         try:
             os.close(reader)
             # Its collector need not look through what belongs to the parent.
             gc.freeze()
-            pipe = _leave_files(writer)
+            _leave_files({writer, *kept})
             leave_connections(self._engines)
             # Log lines of a trial would be taken for those of a delivery.
             logging.Handler.handle = lambda self, record: True  # type: ignore[method-assign]
@@ -199,8 +212,8 @@ class HandlerSandbox:
             except BaseException as raised:
                 error = raised
             failure = None if error is None else Failure.from_error(error).to_data()
-            sent = {} if error is not None or self._surroundings is None else self._surroundings.collect(message)
-            tell({"end": failure, "lost_connection": error is not None and _is_lost(error), "collected": sent})
+            found = {} if self._surroundings is None else self._surroundings.collect(message, tell)
+            tell({"end": failure, "lost_connection": error is not None and _is_lost(error), "collected": found})
         except BaseException as error:
             tell({"fault": str(error)})
         finally:
@@ -237,21 +250,19 @@ def _describe_exit(status: int) -> str:
     return f"exit code {os.waitstatus_to_exitcode(status)}"
 
 
-def _leave_files(writer: int) -> int:
-    """Replace all files and connections of the parent but for the pipe by one that takes all and has nothing; return
-    the pipe.
+def _leave_files(kept: Collection[int]) -> None:
+    """Replace all files and connections of the parent, but for some, by one that takes all and has nothing.
 
     They are not closed: a connection that the run is given would get the number of one, and what an object of the
     parent's writes.
     """
     null = os.open(os.devnull, os.O_RDWR)
     for number in _list_files():
-        if number not in (writer, null):
+        if number not in kept and number != null:
             try:
                 os.dup2(null, number)
             except OSError:
                 continue
-    return writer
 
 
 def _list_files() -> list[int]:
@@ -333,6 +344,8 @@ def _is_lost(error: BaseException) -> bool:
         if isinstance(found, OSError) and found.errno in _LOST_CONNECTION:
             return True
         names = {kind.__name__ for kind in type(found).__mro__}
+        if names & _TRANSACTION_ERRORS:
+            return True
         # A copy of a SQLite database is there: what it says is the handler's own fault.
         if names & _CONNECTION_ERRORS and not type(getattr(found, "orig", found)).__module__.startswith("sqlite3"):
             return True

@@ -78,6 +78,8 @@ class ShadowResult:
         unknown: letters that could not be judged, by the reason.
         published, tasks: what the handlers of those that pass would send, by topic and by task.
         copied: SQLite files of which handlers had a copy.
+        held: databases in which the changes of handlers were rolled back.
+        reached: services that handlers have reached.
         versions: of the code, by handler.
         cut_after: the seconds after which the rest of the letters was left out; `None`: none was.
         is_sealed: whether the kernel refuses what C libraries do.
@@ -89,6 +91,8 @@ class ShadowResult:
     published: Counter[str] = field(default_factory=Counter)
     tasks: Counter[str] = field(default_factory=Counter)
     copied: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    reached: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     cut_after: float | None = None
@@ -144,6 +148,8 @@ class ShadowResult:
             "published": dict(self.published),
             "tasks": dict(self.tasks),
             "copied": self.copied,
+            "rolled_back": self.held,
+            "reached": self.reached,
             "versions": self.versions,
             "seconds": round(self.seconds, 1),
             "sealed_by_kernel": self.is_sealed,
@@ -159,6 +165,13 @@ class ShadowResult:
                 f"Handlers had a copy of each SQLite file ({', '.join(self.copied)}) as it was when the shadow began, "
                 "and none of what the letters before have written."
             )
+        if self.held:
+            yield (
+                f"In {', '.join(self.held)} nothing was committed. Sequences went on, rows were locked while a letter "
+                "ran, deferred constraints were not checked, and dblink or an extension may have acted by itself."
+            )
+        if self.reached:
+            yield f"Handlers reached {', '.join(self.reached)}: their requests were not taken back (--allow-host)."
         if not self.is_sealed:
             yield (
                 "This system's kernel refuses nothing: Python alone did, so C libraries of the handlers could connect "
@@ -173,11 +186,15 @@ class ShadowOptions(NamedTuple):
         letters: the most letters that run, the newest.
         seconds: the longest time for all of them; the rest is left out.
         letter_seconds: the longest time for one.
+        hosts: services that handlers may reach, `pay:443`.
+        databases: of PostgreSQL, `db:5432`, whose changes are rolled back.
     """
 
     letters: int = LETTERS
     seconds: float = SECONDS
     letter_seconds: float = LETTER_SECONDS
+    hosts: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -205,7 +222,12 @@ class ShadowReplay:
             runner.run(self._fetch_value(lookup.one(line.id)))
             result.seconds = time.monotonic() - begun
             heard(result.summary)
-        result.copied = runner.surroundings.copies.copied
+        around = runner.surroundings
+        result.copied, result.held, result.reached = (
+            around.copies.copied,
+            sorted(around.held.used),
+            sorted(around.broker.used),
+        )
         return result
 
     def find_plan_letters(self, plan_id: int) -> LetterFilter:
@@ -237,7 +259,7 @@ class _ShadowRunner:
 
     def __init__(self, app: Celery, options: ShadowOptions, result: ShadowResult) -> None:
         self._app, self._seconds, self._result = app, options.letter_seconds, result
-        self.surroundings = ShadowSurroundings()
+        self.surroundings = ShadowSurroundings(options.hosts, options.databases)
         self._sandboxes: dict[str, HandlerSandbox] = {}
 
     def run(self, letter: LetterView) -> None:
@@ -274,16 +296,24 @@ class _ShadowRunner:
 
 def _find_why_unknown(run: SandboxRun) -> str:
     """Return why a run says nothing about its letter (pure); empty: it does."""
+    if run.refused and run.address:
+        return (
+            f"it opens a connection to {run.address}. If that is PostgreSQL and psycopg its driver, --allow-database "
+            f"{run.address} lets it, and rolls all back; --allow-host {run.address} lets it, and what it sends there "
+            "takes effect"
+        )
     if run.refused:
         return f"it reaches outside, which a shadow refuses: {run.refused}"
     if run.ended_by and not run.died:
         return run.ended_by
     if run.failure is None:
         return ""
+    if run.collected.get("connections", 0) > 1:
+        return "it fails with several connections to a database, which do not see each other's work in a shadow"
     if run.lost_connection:
         return (
-            f"it fails with an error of a connection ({run.failure.error_class}): an outside service's, or of a "
-            "connection that was opened at import, which a shadow does not have"
+            f"it fails with an error of a connection or of its transaction ({run.failure.error_class}), which may come "
+            "from a service, from a connection that was opened at import, or from the transaction that a shadow holds"
         )
     if run.failure.error_class == "MemoryError":
         return "it needs more memory than a shadow gives it"
