@@ -1,11 +1,15 @@
 """What `bridge status` says at night: what is broken, since when, how many, and what to do."""
 
 import re
+import time
+from contextlib import closing
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from bridge.ledger import Ledger
+from bridge.ledger.delivery_counts import HOUR_UNIT, read_history
 from tests.delivery_checks import audit, command, json_of
 from tests.processes import Stack, eventually
 from tests.project_process import children
@@ -46,6 +50,9 @@ def test_nothing_needs_a_person_and_then_all_workers_are_down(stack: Stack):
     (counts,) = eventually(lambda: c if sum((c := status(stack)["counts"])[0]["hours"]["handled"]) else None, 30)
     assert (counts["topic"], counts["handler"]) == (stack.topic("orders"), NAME)
     assert (sum(counts["minutes"]["handled"]), sum(counts["minutes"]["failed"])) == (1, 0)
+    with closing(Ledger(stack.broker, "", f"{stack.prefix}.group")) as ledger:
+        day = read_history(ledger, [(stack.topic("orders"), NAME)], HOUR_UNIT, 24, time.time())
+    assert sum(map(sum, day.durations)) == 1, "the worker has counted how long the run took"
 
     assert worker.terminate() == 0
     stack.produce("orders", {"id": 2}, {"id": 3})

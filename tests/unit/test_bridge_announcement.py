@@ -37,6 +37,16 @@ def test_a_bridge_that_waits_for_kafka_says_so_though_it_knows_nothing_else():
     assert (state["obstacles"], state["due"], state["assigned"]) == (["Kafka does not answer"], {}, [])
 
 
+def test_a_bridge_announces_its_lag_by_topic_so_that_one_of_them_adds_it_up_for_the_charts():
+    made = announcement()
+    made._metrics.show_lag(("orders", 0), 5)
+    made._metrics.show_lag(("orders", 1), 2)
+    made.update_state([], lag=made._metrics.sum_lag())
+    state = read_announcement(json.dumps(made._state), "bridges")
+    assert state is not None
+    assert state["lag"] == {"orders": 7}
+
+
 def test_a_transaction_is_open_since_a_bridge_before_saw_it(monkeypatch: pytest.MonkeyPatch):
     made, said = announcement(), list[dict[str, Any]]()
     made.update_state([], open_transactions=[OpenTransaction("orders", 0, 4, 5, since=300.0)])
