@@ -117,6 +117,7 @@ def test_what_was_sent_again_and_died_since_stays_dead(stack: Stack):
         assert fates_of(stack, 1) == [Fate.DEAD]
 
 
+@pytest.mark.usefixtures("desk_url")
 def test_what_was_done_by_a_replay_is_done_again(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "odd")
