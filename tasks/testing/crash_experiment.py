@@ -51,9 +51,10 @@ def crash_everywhere(
 ) -> CrashReport:
     """Kill a handler at every point of its run, redeliver, and return which effects doubled or were lost.
 
-    Each run is a forked process, and each crash a real one (SIGKILL). The points are each line of the handler's
-    function, each SQL statement, commit, request, answer, started program and written file, `settle_with` and
-    `publish`, each call of a `FakeService`, and each step by which a worker publishes and marks.
+    Each run is a forked process, and each crash a real one (SIGKILL). Programs and processes that a run has started
+    end with it. The points are each line of the handler's function, each SQL statement, commit, request, answer,
+    started program and written file, `settle_with` and `publish`, each call of a `FakeService`, and each step by which
+    a worker publishes and marks.
 
     Parameters:
         handler: what `@handler` made.

@@ -10,11 +10,14 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from bridge.formats.inherited_connections import find_django_connections, find_engines, leave_connections
 
 Tell = Callable[[Any], None]
+#: Seconds between two looks whether a silent process has ended.
+_LOOK_SECONDS = 0.1
 
 
 class ForkedRunner:
@@ -36,7 +39,7 @@ class ForkedRunner:
 
         Raises:
             TimeoutError: it did not end in time, and was killed.
-            RuntimeError: the function raised.
+            RuntimeError: the function raised, or its process ended by itself.
         """
         reader, writer = os.pipe()
         with warnings.catch_warnings():
@@ -47,20 +50,24 @@ class ForkedRunner:
             self._run_and_exit(work, reader, writer)
         os.close(writer)
         try:
-            told = self._read(reader)
-        except BaseException:
-            os.kill(child, signal.SIGKILL)
-            raise
+            told = self._read(reader, child)
         finally:
             os.close(reader)
-            os.waitpid(child, 0)
-        if told and isinstance(told[-1], dict) and "fault" in told[-1]:
+            status = _end_group(child)
+        if not told:
+            raise RuntimeError(
+                f"the handler's process ended by itself, with exit code {os.waitstatus_to_exitcode(status)}: a worker "
+                "would lose it, too. Find what ends it (os._exit, a fault in a C library)."
+            )
+        if isinstance(told[-1], dict) and "fault" in told[-1]:
             raise RuntimeError(told[-1]["fault"])
         return told
 
     def _run_and_exit(self, work: Callable[[Tell], None], reader: int, writer: int) -> None:
         """Run the function in the child, which never returns to the test."""
         try:
+            # A group of its own, so that what the handler begins can be ended with it.
+            os.setpgid(0, 0)
             os.close(reader)
             # Its collector need not look through what belongs to the test.
             gc.freeze()
@@ -76,18 +83,38 @@ class ForkedRunner:
         finally:
             os._exit(0)
 
-    def _read(self, reader: int) -> list[Any]:
+    def _read(self, reader: int, child: int) -> list[Any]:
         until, read = time.monotonic() + self._seconds, b""
         while True:
             left = until - time.monotonic()
-            if left <= 0 or not select.select([reader], [], [], left)[0]:
+            if left <= 0:
                 raise TimeoutError(
                     f"a run of the handler did not end within {self._seconds:g} s: find what it waits for, or give "
                     "crash_everywhere a longer time_limit."
                 )
-            if not (part := os.read(reader, 65_536)):
-                return [json.loads(line) for line in read.splitlines() if line]
-            read += part
+            ended = _has_ended(child)
+            if select.select([reader], [], [], 0 if ended else min(left, _LOOK_SECONDS))[0]:
+                if not (part := os.read(reader, 65_536)):
+                    break
+                read += part
+            elif ended:
+                # A process that the handler forked still has the pipe.
+                break
+        return [json.loads(line) for line in read.splitlines() if line]
+
+
+def _has_ended(child: int) -> bool:
+    """Return whether a process has ended, which stays for `waitpid`; elsewhere than on Linux that is not known."""
+    return hasattr(os, "waitid") and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _end_group(child: int) -> int:
+    """Kill a process and all that it began: late effects would be those of another run; return its exit status."""
+    for kill in (os.killpg, os.kill):
+        # It has ended, or had no time to make its group.
+        with suppress(ProcessLookupError, PermissionError):
+            kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
 
 
 def _refuse_django_transaction() -> None:
