@@ -45,11 +45,10 @@ class MaskedFields:
         Parameters:
             path: the names from the outside in; items of lists have none.
         """
-        names = _names(path)
-        return any(
-            len(asked) <= len(names) and all(map(fnmatchcase, names[len(names) - len(asked) :], asked))
-            for asked in self.paths
-        )
+        names, last = _names(path), len(_names(path[-1:]))
+        # A name with dots is a path too, of which an outer part may be masked.
+        ends = range(len(names) - last + 1, len(names) + 1)
+        return any(_ends_with(names[:end], asked) for end in ends for asked in self.paths)
 
     def has_header(self, name: str) -> bool:
         """Return whether a header is masked."""
@@ -114,6 +113,10 @@ def _fields(said: tuple[str, ...]) -> MaskedFields:
         key=_KEY in said,
         value=_VALUE in said,
     )
+
+
+def _ends_with(names: Sequence[str], asked: Sequence[str]) -> bool:
+    return len(asked) <= len(names) and all(map(fnmatchcase, names[len(names) - len(asked) :], asked))
 
 
 def _names(path: Sequence[str]) -> list[str]:

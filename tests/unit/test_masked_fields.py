@@ -41,6 +41,8 @@ def shown(value, fields):
             b'{"card_number":"[masked]","CARD_CVC":"[masked]","card":3}',
         ),
         ("a.b", b'{"a.b":1}', b'{"a.b":"[masked]"}'),
+        ("card_*", b'{"card_no.old":1,"a.card":2}', b'{"card_no.old":"[masked]","a.card":2}'),
+        ("card", b'{"x.card.old.new":1,"a":{"card.y":2}}', b'{"x.card.old.new":"[masked]","a":{"card.y":"[masked]"}}'),
         ("email", b'[{"email":1}]', b'[{"email":"[masked]"}]'),
         ("@value", b'{"a":1}', b"[masked]"),
         ("@key", b'{"a": 1}', b'{"a": 1}'),
