@@ -67,7 +67,7 @@ def _fill(ledger: Ledger, total: int, batch: int) -> None:
         ledger.write([Mark(CHARGE, offsets, Fate.DONE)])
 
 
-@pytest.mark.parametrize(("total", "batch"), [(3_000, 7), (20_000, 200), (65_536, 200), (100_000, 333)])
+@pytest.mark.parametrize(("total", "batch"), [(6_000, 7), (20_000, 200), (65_536, 200), (100_000, 333)])
 def test_a_delivery_costs_at_most_seven_tenths_of_a_byte(
     ledger: Ledger, client: redis.Redis, total: int, batch: int
 ) -> None:
