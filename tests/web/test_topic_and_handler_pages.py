@@ -5,18 +5,24 @@ import time
 from dataclasses import replace
 from html import unescape
 from io import BytesIO
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from bridge.console.narrowed_status import NarrowedStatusCache, ScopedView
 from bridge.console.pages import handler_page, overview_page, page_charts, topic_page
+from bridge.console.pages.chart_options import DEFAULT_OPTIONS
 from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import plan_item_rows
 from bridge.deadletters.inspection.letter_statistics import LetterTotals
+from bridge.deadletters.model.letter_scope import LetterScope
 from bridge.errors import LedgerUnavailable, NotDecided
 from bridge.ledger import Ledger
 from bridge.ledger.delivery_counts import DeliveryHistory
 from bridge.ledger.duration_histogram import BUCKETS, count_by_bucket
+from bridge.ledger.gauge_history import GaugeKey
 from bridge.operator_actions import topic_halt as commands
 from bridge.problems.problem import Problem
 from tasks import Limit
@@ -87,6 +93,18 @@ def test_a_handler_says_how_long_its_runs_take_in_the_chosen_range_and_form(page
     assert "Took Runs Share 15 to 20 ms 99 99 % 3 to 5 s 1 1 %" in table
     assert "Time Handled Attempts failed Dead letters Replayed Backlog 02:59 UTC 3 0 0 0 12" in table
     assert "Consumer lag 02:59 UTC 3 0 0 0 12" in words(page(f"{TOPIC}?charts=table"))
+
+
+@pytest.mark.parametrize(("topics", "seen"), [(("orders",), True), (("orders", "salaries"), False)])
+def test_who_does_not_see_all_topics_of_a_handler_does_not_see_its_backlog(console, monkeypatch, topics, seen):
+    asked = []
+    monkeypatch.setattr(handler_page, "build_page_charts", lambda *_, gauge, **__: asked.append(gauge))
+    handler = replace(console.desk.routes.handlers[HANDLER], topics=topics)
+    view = ScopedView(LetterScope(("orders",), ("shop",)), "shop", console.desk.routes)
+    console.status_cache = NarrowedStatusCache(console.status_cache, view)
+    found: Any = SimpleNamespace(status={})
+    handler_page._build_charts(console, found, handler, DEFAULT_OPTIONS)
+    assert asked == [GaugeKey("backlog", HANDLER) if seen else None]
 
 
 def test_of_a_redis_that_does_not_respond_a_handler_shows_that_it_is_not_known(page, monkeypatch):
