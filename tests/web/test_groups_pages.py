@@ -482,3 +482,23 @@ def test_a_trait_that_a_role_may_not_search_by_is_no_link():
         assert pages.address_group_trait(7, trait._replace(name=strange), NO_MASKS) is None
     assert pages.address_group_trait(7, trait._replace(says=None), NO_MASKS) is None
     assert pages.address_group_trait(7, trait._replace(what="partition", name="orders"), NO_MASKS) is None
+
+
+def test_a_group_has_the_command_of_a_shadow_replay_and_the_last_result(console, ann, groups):
+    address, command = f"/groups/{groups[0]}", f"bridge deadletters shadow --group {groups[0]}"
+    assert f"<code>{command}</code> <button" in ann.get(address).text
+    assert "The last shadow replay" not in ann.get(address).text
+    for said in ("0 of 3 letters would pass", HOSTILE):
+        console.desk.notes.on_group(groups[0], said, "bo", "shadow")
+    page = ann.get(address).text
+    assert "<b>The last shadow replay:</b>" in page
+    assert "&lt;img" in page
+    assert "<img" not in page
+    # Letters that are not open are not replayed.
+    assert "deadletters shadow" not in ann.get(f"/groups/{groups[1]}").text
+
+
+def test_the_preview_of_a_replay_has_the_command_of_a_shadow_replay(ann, groups):
+    made = ann.post("/plans/new", what="replay", scope="filter", group=str(groups[0]))
+    page = ann.get(made.headers["location"]).text
+    assert "<code>bridge deadletters shadow --plan 1</code> <button" in page
