@@ -121,7 +121,8 @@ def find_blocking_records(settings: Settings, routes: Routes, topic: str) -> Blo
         raise LedgerUnavailable("Fates are not known: no ledger is set, and the broker is no Redis. Set LEDGER_URL.")
     chosen, reader = settings.topic(topic), ExtentReader()
     extents = sorted(
-        (each for each in reader.read(settings, [topic]) if each.lag), key=lambda each: (-each.lag, each.partition)
+        (each for each in reader.read(settings, [topic]) if _count_uncommitted(each)),
+        key=lambda each: (-_count_uncommitted(each), each.partition),
     )
     report = BlockReport(chosen.order or "", left_out=max(0, len(extents) - MOST_PARTITIONS))
     report.unreadable = reader.unreadable
@@ -135,6 +136,11 @@ def find_blocking_records(settings: Settings, routes: Routes, topic: str) -> Blo
         if chosen.order is not None:
             _add_lanes(report, search, contents, heads, extents)
     return report
+
+
+def _count_uncommitted(extent: Extent) -> int:
+    """Return the number of offsets behind the commit, also of records that retention has deleted meanwhile."""
+    return extent.end - (extent.first if extent.committed is None else extent.committed)
 
 
 class _BlockSearch:
@@ -178,10 +184,11 @@ class _BlockSearch:
     def _search_head(self, extent: Extent) -> Iterator[FateSearch]:
         for name in self._handlers:
             account = self._accounts[extent.partition, name]
-            start = max(extent.first, extent.committed or 0, self._joined[account])
-            last = min(extent.end, start + SEARCHED) - 1
-            if start <= last:
-                yield FateSearch(account, self.unsafe, start, last)
+            start = max(extent.first if extent.committed is None else extent.committed, self._joined[account])
+            for first, end in ((start, min(extent.first, extent.end)), (max(start, extent.first), extent.end)):
+                last = min(end, first + SEARCHED) - 1
+                if first <= last:
+                    yield FateSearch(account, self._list_unsafe(extent, first), first, last)
 
     def _read_handed(self, heads: Mapping[int, int]) -> None:
         accounts = [self._accounts[number, name] for number in heads for name in self._handlers]
@@ -197,7 +204,8 @@ class _BlockSearch:
         fates = {
             name: Fate(found[0])
             for name, found in self.read_fates(extent.partition, offset, offset).items()
-            if Fate(found[0]) in self.unsafe and offset >= self._joined[self._accounts[extent.partition, name]]
+            if Fate(found[0]) in self._list_unsafe(extent, offset)
+            and offset >= self._joined[self._accounts[extent.partition, name]]
         }
         times = [
             float(step.since)
@@ -210,6 +218,10 @@ class _BlockSearch:
         return BlockingRecord(
             extent.partition, offset, fates, extent.end - offset - 1, max(times, default=None), content
         )
+
+    def _list_unsafe(self, extent: Extent, offset: int) -> frozenset[Fate]:
+        """Return the fates that are not safe to commit; a record that retention has deleted is never handed off."""
+        return self.unsafe - {Fate.OPEN} if offset < extent.first else self.unsafe
 
     def read_fates(self, partition: int, first: int, last: int) -> dict[str, bytes]:
         """Return by handler the fates of some offsets, one byte each, in one round trip."""
@@ -224,7 +236,8 @@ def _read_contents(
     by_partition = {each.partition: each for each in extents}
     share = max(READ_AT_LEAST, min(SEARCHED_FOR_WAITING, READ_FOR_WAITING // max(1, len(heads))))
     many = 1 if chosen.order is None else share
-    starts = {by_partition[number].place: offset for number, offset in heads.items()}
+    starts = {by_partition[number].place: max(offset, by_partition[number].first) for number, offset in heads.items()}
+    starts = {place: first for place, first in starts.items() if first < by_partition[place[1]].end}
     ends = {place: min(by_partition[place[1]].end, start + many) for place, start in starts.items()}
     found: dict[int, list[RecordContent]] = {number: [] for number in heads}
     for record in read_records(settings, starts, ends, ReadBudget(READ)):
@@ -244,12 +257,12 @@ def _add_lanes(
     for extent in extents:
         number, records = extent.partition, contents.get(extent.partition, ())
         if number in heads and records:
-            last = max(each.offset for each in records)
-            fates = search.read_fates(number, heads[number], last)
+            first, last = max(heads[number], extent.first), max(each.offset for each in records)
+            fates = search.read_fates(number, first, last)
             if last + 1 < extent.end:
                 report.searched_to[number] = last + 1
             for queue in search.queues:
-                lanes += find_lanes(queue.handlers, records, heads[number], fates, search.unsafe, report.order)
+                lanes += find_lanes(queue.handlers, records, first, fates, search.unsafe, report.order)
     lanes.sort(key=lambda lane: (-lane.count, lane.partition, lane.head.offset))
     report.lanes, report.more = lanes[:MOST_LANES], max(0, len(lanes) - MOST_LANES)
 

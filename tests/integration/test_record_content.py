@@ -112,9 +112,7 @@ def test_a_record_that_is_not_there_says_why_by_its_cause(stack: Stack, here: De
     producer.flush(10)
     assert "lies behind an open transaction of a producer, which began at offset 9" in absence(here, topic, 9)
     producer.abort_transaction(30)
-    admin = AdminClient({"bootstrap.servers": stack.kafka})
-    for answer in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
-        answer.result(20)
+    delete_records(stack, topic, 2)
     assert "was deleted: Kafka's first record of" in absence(here, topic, 1)
     packed = stack.topic("packed")
     other = Producer({"bootstrap.servers": stack.kafka, "transactional.id": packed})
@@ -179,6 +177,20 @@ def test_a_dead_letter_is_compared_with_the_last_good_record_and_named_as_what_b
         (lane,) = report.lanes
         assert (lane.head.key, lane.head.offset, lane.waiting, lane.fate) == (b"a", 2, (3, 4), Fate.DEAD)
         assert [f"{topic}-0-{offset}" for offset in lane.waiting] == waiting
+        for first in (4, 5):
+            # Retention passes the dead one, then all of them: what holds the key is still named.
+            delete_records(stack, topic, first)
+            blocked = words(client.get(f"/topics/{topic}/blocking").text)
+            assert f"0 {dead}" in blocked
+            assert "Its dead letter holds its order: replay or discard it." in blocked
+            passed = find_blocking_records(here.settings, here.routes, topic).records[0]
+            assert (passed.offset, dict(passed.fates), passed.content) == (2, {"keyed": Fate.DEAD}, None)
+
+
+def delete_records(stack: Stack, topic: str, below: int) -> None:
+    admin = AdminClient({"bootstrap.servers": stack.kafka})
+    for answer in admin.delete_records([TopicPartition(topic, 0, below)]).values():
+        answer.result(20)
 
 
 def test_a_search_by_key_ends_at_its_limit_and_goes_on_where_it_ended(stack: Stack, here: DeadLetterService):
