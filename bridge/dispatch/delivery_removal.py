@@ -39,7 +39,7 @@ class DeliveryRemoval:
             channel: Any = producer.channel
             if not isinstance(channel, Channel):
                 return None
-            found: dict[str, dict[str, Delivery]] = {"queued": {}, "taken": {}}
+            found: dict[str, dict[object, Delivery]] = {"queued": {}, "taken": {}}
             for queue in sorted(queues):
                 for raw, where, _ in find_messages(channel, queue):
                     message = _decode(raw)
@@ -47,7 +47,8 @@ class DeliveryRemoval:
                     for headers in read_message_headers(raw):
                         for delivery in _read_deliveries(headers):
                             if self._chosen(delivery):
-                                found[place][delivery.identity] = delivery
+                                # Groups that share a queue have the same identities.
+                                found[place][delivery.message.origin, delivery.task_id, delivery.again] = delivery
             return {place: list(some.values()) for place, some in found.items()}
 
     def remove(self, queues: Collection[str]) -> int:

@@ -2,7 +2,11 @@
 
 import base64
 import gzip
+import os
+import pty
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.delivery_checks import audit, choose, command, json_in
-from tests.processes import Stack, eventually
+from tests.processes import ROOT, Stack, eventually
 from tests.servers.kafka import KafkaServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
@@ -216,6 +220,47 @@ def test_a_queued_retry_is_removed_and_its_record_is_settled_though_no_worker_ru
     assert again["found"] == again["erased"]
     counted = audit(stack)
     assert (counted["discarded"], counted["parked"], counted["handed"]) == (1, 0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_delivery_that_is_queued_after_the_search_stays_and_is_handled(stack: Stack):
+    stack.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{stack.folder}/letters.db"
+    choose(stack, {"orders": COMPLETION})
+    stack.make_topics("orders")
+    stack.bridge()
+    worker = stack.worker()
+    stack.produce("orders", person(number=0), key=KEY.encode())
+    eventually(lambda: audit(stack)["done"] == 1, 60, "it is done")
+    worker.terminate()
+    command(stack, "deadletters", "migrate")
+
+    ours, theirs = pty.openpty()
+    words = (sys.executable, "-m", "bridge", "erase", "--key", KEY, "--why", "request 17")
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=stack.environ, cwd=ROOT) as erasing:
+        os.close(theirs)
+        _read_until(ours, "for good?")
+        # A person thinks before she confirms.
+        stack.produce("orders", person(number=1), key=KEY.encode())
+        eventually(lambda: stack.waiting() == 1, 60, "it is queued")
+        os.write(ours, b"y\n")
+        printed = _read_until(ours, "run the command again")
+        assert erasing.wait(60) == 3, printed
+    os.close(ours)
+    assert stack.waiting() == 1
+    stack.worker()
+    eventually(lambda: audit(stack, code=None)["done"] == 2, 60, "its handler runs")
+
+
+def _read_until(terminal: int, text: str) -> str:
+    """What a command printed on a terminal, until it says something, or ends."""
+    said = b""
+    while text.encode() not in said:
+        try:
+            said += os.read(terminal, 4096)
+        except OSError:
+            raise AssertionError(f"it did not say {text!r}: {said.decode(errors='replace')}") from None
+    return said.decode(errors="replace")
 
 
 @pytest.mark.slow

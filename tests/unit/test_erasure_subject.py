@@ -36,6 +36,12 @@ def test_what_is_no_field_of_a_value_is_refused(field):
         parse_subject_field(field)
 
 
+def test_a_field_is_found_however_its_producer_escapes_it():
+    owner = ErasureSubject((), (parse_subject_field("value.name=Ø/1"),))
+    assert owner.owns(None, b'{"name": "\\u00D8\\/1"}')
+    assert owner.owns(None, '{"name": "Ø/1"}'.encode())
+
+
 def test_nobody_is_refused():
     with pytest.raises(ErasureRefused, match="name the person"):
         ErasureSubject(texts=("Ann",))

@@ -35,7 +35,8 @@ class ErasureOutcome:
         ranges: by partition, what can be deleted of it.
         refused: by partition, why Kafka did not delete it.
         messages: messages of the queue that were changed.
-        taken: deliveries that are in the broker afterwards.
+        taken: deliveries that a worker has afterwards.
+        queued: deliveries that are in the queue afterwards: of other groups, or queued after the search.
         archived: letters that are gone from archive files.
         database_remains: what remains in the database's files.
         redis_remains: why Redis did not rewrite its files.
@@ -49,6 +50,7 @@ class ErasureOutcome:
     texts: int = 0
     archived: int = 0
     taken: Sequence[Delivery] = ()
+    queued: Sequence[Delivery] = ()
     database_remains: Sequence[str] = ()
     redis_remains: str = ""
 
@@ -129,8 +131,16 @@ def _report_queue(found: PersonData, outcome: ErasureOutcome, *, is_plan: bool) 
         yield ErasureFinding("queue", "the Celery queue", None, remains=remains)
         return
     before = {delivery.identity for delivery in (*found.queued, *found.taken)}
-    left = sorted({delivery.identity for delivery in outcome.taken})
-    remains = f"a worker has {', '.join(left[:MOST_NAMED])}: until it has ended" if left else ""
+    taken, queued = (sorted({each.identity for each in some}) for some in (outcome.taken, outcome.queued))
+    left = [*taken, *queued]
+    remains = "; ".join(
+        f"{words[0]} {', '.join(some[:MOST_NAMED])}{words[1]}"
+        for some, words in (
+            (taken, ("a worker has", ": until it has ended")),
+            (queued, ("the queue has", ", queued after the search or of another group: its handler runs")),
+        )
+        if some
+    )
     erased = 0 if is_plan else len(before - set(left))
     yield ErasureFinding(
         "queue", "the Celery queue (Redis)", len(before), erased, "delivery", remains, bool(left), sorted(before)

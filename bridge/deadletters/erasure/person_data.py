@@ -14,6 +14,7 @@ from bridge.deadletters.erasure.archive_erasure import ArchiveErasure, ArchiveSe
 from bridge.deadletters.erasure.person_records import SearchedTopic, find_first_unsettled, search_topics
 from bridge.deadletters.model.erasure_subject import ErasureSubject
 from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.dispatch.delivery_removal import DeliveryRemoval
 from bridge.errors import KafkaUnavailable
@@ -187,7 +188,7 @@ class PersonSearch:
             return
         names = [searched.ours.name for searched in found.topics]
         with open_ledger(self.settings, names) as (ledger, catalog):
-            found.fates = self._find_unended(ledger, catalog.topic_ids, found)
+            found.fates = self._find_unended(ledger, catalog.topic_ids, found) | self._find_queued(ledger, found)
             found.limits = {
                 place: find_first_unsettled(ledger, catalog.topic_ids, searched.extents[place])
                 for searched in found.topics
@@ -215,6 +216,13 @@ class PersonSearch:
                 if fate in UNENDED and not (fate is Fate.OPEN and _is_past(extent, reached.joined, offset)):
                     unended[self._name(account, offset)] = fate
         return unended
+
+    def _find_queued(self, ledger: Ledger, found: PersonData) -> dict[Origin, Fate]:
+        """Return the deliveries in this group's messages that have not ended, also those that the ledger forgot."""
+        every = map(read_origin, (*(found.queued or ()), *found.taken))
+        origins = [origin for origin in every if origin.group == self.settings.group]
+        fates = LedgerFates(lambda group: ledger).read_fates(origins)
+        return {origin: fate for origin, fate in zip(origins, fates, strict=True) if fate in UNENDED}
 
     def _list_accounts(self, topic: str, partition: int, log: str, known: Sequence[Account]) -> list[Account]:
         now = [Account(handler.name, topic, log, partition) for handler in self.routes.of(topic)]
@@ -245,3 +253,16 @@ def _is_past(extent: Extent, joined: int | None, offset: int) -> bool:
 def read_source(delivery: Delivery) -> SourceRecord:
     """Return the source record of a delivery."""
     return delivery.message.topic, delivery.message.partition, delivery.message.offset
+
+
+def read_origin(delivery: Delivery) -> Origin:
+    """Return the source record, handler and group of a delivery."""
+    group = delivery.message.origin.partition(" ")[2].rpartition(" ")[0]
+    return Origin(
+        delivery.message.topic,
+        delivery.topic_id,
+        delivery.message.partition,
+        delivery.message.offset,
+        delivery.handler,
+        group,
+    )

@@ -5,7 +5,7 @@ A run that was interrupted, or found something in flight, is completed by the ne
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from bridge.deadletters.db import audit_rows, erasure_rows, sql
 from bridge.deadletters.db.database import Connection, Database, remember_fact
 from bridge.deadletters.erasure.erasure_report import ErasureOutcome, build_certificate
-from bridge.deadletters.erasure.person_data import PersonData, PersonSearch
+from bridge.deadletters.erasure.person_data import PersonData, PersonSearch, read_origin
 from bridge.deadletters.erasure.person_records import (
     DeletableRange,
     SearchedTopic,
@@ -30,7 +30,9 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_service import PlanService
 from bridge.dispatch.celery_broker import CeleryBroker
+from bridge.dispatch.delivery_removal import DeliveryRemoval
 from bridge.errors import ErasureRefused
+from bridge.formats.delivery import Delivery
 from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import format_count
 from bridge.kafka.clients import admin_client
@@ -91,10 +93,7 @@ class PersonErasure:
         outcome = ErasureOutcome(ranges=self._find_ranges(found))
         with closing(CeleryBroker(self.search.app)) as broker:
             removal = self.search.removal(broker, found.sources)
-            outcome.messages = removal.remove(self.search.routes.queues)
-            left = removal.find(self.search.routes.queues)
-            outcome.taken = [] if left is None else [*left["queued"], *left["taken"]]
-            self._settle_retry_records(found, outcome)
+            self._remove_messages(found, broker, removal, outcome)
             self.search.redact_errors(self._subject.redact, found)
             outcome.refused = self._delete_records(outcome.ranges)
             self._erase_rows(found, outcome, by, why)
@@ -150,10 +149,39 @@ class PersonErasure:
             with LedgerFates.opened(self.search.settings) as fates:
                 fates.discard([*found.fates])
 
-    def _settle_retry_records(self, found: PersonData, outcome: ErasureOutcome) -> None:
-        """Settle the retry and replay records whose message was removed: no worker does that any more."""
-        left = {delivery.identity for delivery in outcome.taken}
-        removed = (delivery for delivery in found.queued or () if delivery.identity not in left)
+    def _remove_messages(
+        self, found: PersonData, broker: CeleryBroker, removal: DeliveryRemoval, outcome: ErasureOutcome
+    ) -> None:
+        """Remove the deliveries that have ended. Those that were queued after the search, or that are of other
+        groups, stay: the person who confirmed has not seen them.
+        """
+        queues = self.search.routes.queues
+        ended = self._find_ended(found, removal)
+        # First, so that a crash between the two leaves no record that nobody settles.
+        self._settle_retry_records(ended)
+        names = {(read_origin(delivery), delivery.again) for delivery in ended}
+        chosen = DeliveryRemoval(broker, lambda delivery: (read_origin(delivery), delivery.again) in names)
+        outcome.messages = chosen.remove(queues)
+        if (left := removal.find(queues)) is not None:
+            outcome.taken, outcome.queued = left["taken"], left["queued"]
+
+    def _find_ended(self, found: PersonData, removal: DeliveryRemoval) -> list[Delivery]:
+        """Return the queued deliveries of this group that no worker would run: they are done or discarded."""
+        listed = removal.find(self.search.routes.queues)
+        group = self.search.settings.group
+        queued = [each for each in (listed or {}).get("queued", ()) if read_origin(each).group == group]
+        known = {(read_origin(each), each.again) for each in found.queued or ()}
+        with LedgerFates.opened(self.search.settings) as fates:
+            ends = fates.read_fates([read_origin(each) for each in queued])
+        return [
+            each
+            for each, fate in zip(queued, ends, strict=True)
+            # A person may have asked for another run of what is done.
+            if fate in (Fate.DONE, Fate.DISCARDED) and (not each.again or (read_origin(each), each.again) in known)
+        ]
+
+    def _settle_retry_records(self, removed: Sequence[Delivery]) -> None:
+        """Settle the retry and replay records whose message is removed: no worker does that any more."""
         spots = {delivery.via for delivery in removed if delivery.via is not None}
         owners = ((Account(RETRY_RECORD, via.topic, via.topic_id, via.partition), via.offset) for via in spots)
         marks = [Mark(account, [offset], Fate.DONE) for account, offset in owners]

@@ -83,8 +83,8 @@ class ErasureSubject:
         return (key is not None and key in self.keys) or (bool(self.fields) and self._has_field(value))
 
     def _has_field(self, value: bytes | None) -> bool:
-        # Without the text there is no such field: most values are not parsed.
-        if not value or not any(part in value for part in self._field_parts):
+        # Without the text there is no such field: most values are not parsed. An escape may be written in many ways.
+        if not value or not (b"\\" in value or any(part in value for part in self._field_parts)):
             return False
         try:
             # Numbers as they are written: 4711 and "4711" are the same field.
@@ -95,8 +95,7 @@ class ErasureSubject:
 
     @cached_property
     def _field_parts(self) -> tuple[bytes, ...]:
-        plain = [field.text.encode("utf-8", "surrogateescape") for field in self.fields]
-        return (*plain, *(json.dumps(field.text)[1:-1].encode() for field in self.fields))
+        return tuple(field.text.encode("utf-8", "surrogateescape") for field in self.fields)
 
     @cached_property
     def quotes(self) -> tuple[str, ...]:
