@@ -47,6 +47,12 @@ def test_nobody_is_refused():
         ErasureSubject(texts=("Ann",))
 
 
+@pytest.mark.parametrize("text", ["", ".", "@a"])
+def test_a_text_that_would_be_erased_everywhere_is_refused(text):
+    with pytest.raises(ErasureRefused, match="fewer than 2 letters or digits"):
+        ErasureSubject((b"4711",), texts=(text,))
+
+
 @pytest.mark.parametrize(
     ("text", "redacted"),
     [

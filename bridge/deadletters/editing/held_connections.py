@@ -161,6 +161,9 @@ def _open(psycopg: Any, conninfo: str) -> Any:
         for statement in _BEGIN:
             if (result := opened.exec_(statement.encode())).status != 1:
                 return result.error_message.decode(errors="replace").strip()
+        # A pooler may leave out the options of a connection: a transaction after a ROLLBACK could write.
+        if opened.exec_(b"SHOW default_transaction_read_only").get_value(0, 0) != b"on":
+            return "default_transaction_read_only=on was not taken (by a pooler?): name the server itself"
         opened.nonblocking = 1
     except psycopg.Error as error:
         return str(error)

@@ -18,6 +18,8 @@ from bridge.formats.text_forms import write_octets
 ERASED: Final = "[erased]"
 #: Least characters of a key or field that is searched in texts: shorter ones are words of other things too.
 SHORTEST_QUOTE: Final = 4
+#: Least letters and digits of a text that is given as such: a short name, never punctuation.
+SHORTEST_TEXT: Final = 2
 #: Numbers of our own in texts, which a key may equal: `plan 4711`; coordinates (`orders-0-4711`) have a hyphen.
 _NO_OWN_NUMBER: Final = "".join(rf"(?<!\b{name} )" for name in ("plan", "letter", "group", "offset"))
 #: The first name of a field of a value.
@@ -67,8 +69,12 @@ class ErasureSubject:
     def __post_init__(self) -> None:
         if not self.keys and not self.fields:
             raise ErasureRefused("name the person: --key 4711, or --field value.customer.id=4711.")
-        if any(not text.strip() for text in self.texts):
-            raise ErasureRefused("--text must not be empty.")
+        short = [text for text in self.texts if sum(map(str.isalnum, text)) < SHORTEST_TEXT]
+        if short:
+            raise ErasureRefused(
+                f"--text {short[0]!r} has fewer than {SHORTEST_TEXT} letters or digits: it would "
+                "be erased from texts about others."
+            )
 
     def covers(self, topic: str) -> bool:
         """Return whether records of a source topic may be the person's."""
